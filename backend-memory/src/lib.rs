@@ -1,0 +1,6 @@
+#![doc = include_str!("../README.md")]
+
+mod driver;
+mod store;
+
+pub use driver::Memory;
