@@ -113,10 +113,16 @@ impl Clock for BootClock {
 pub struct TokioClock;
 
 impl TokioClock {
-    /// One origin a process, a day back, so that tests may subtract.
+    /// One origin a process, a day back, so that tests may subtract. It is real time: the runtime
+    /// that asks first may be a paused one whose clock ran far ahead of the others.
     fn origin() -> tokio::time::Instant {
-        static ORIGIN: OnceLock<tokio::time::Instant> = OnceLock::new();
-        *ORIGIN.get_or_init(tokio::time::Instant::now)
+        const BACK: Duration = Duration::from_secs(24 * 60 * 60);
+        static ORIGIN: OnceLock<std::time::Instant> = OnceLock::new();
+        let origin = ORIGIN.get_or_init(|| {
+            let now = std::time::Instant::now();
+            now.checked_sub(BACK).unwrap_or(now)
+        });
+        tokio::time::Instant::from_std(*origin)
     }
 }
 

@@ -1,0 +1,336 @@
+//! The waiting loop: how a claim becomes a guard, or leaves nothing behind.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use leasehold_api::{Acquired, Claim, Error, ErrorKind, Grant, Holder, Instant, Operation, Ticket};
+
+use crate::cleanup::Job;
+use crate::client::Lifeline;
+use crate::guard::Guard;
+use crate::held::{Held, Over};
+use crate::queue::{Turn, Waiter};
+use crate::release::{may_have_landed, may_mend};
+
+/// No attempt of a `try_acquire`, or of a wait of zero, takes longer.
+const LONGEST_TRY: Duration = Duration::from_secs(5);
+/// A parked waiter looks at the clock and at its holder at least this often.
+const RECHECK: Duration = Duration::from_secs(1);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Asks once, without queueing: `None` if somebody else has it, or stands before us.
+pub(crate) async fn try_once(
+    client: &Arc<Lifeline>,
+    waiter: Waiter,
+) -> Result<Option<Guard>, Error> {
+    if !client.queue.is_empty(&waiter.claim.name) {
+        return Ok(None);
+    }
+    let _under_way = client.acquisitions.token();
+    let mut traces = Traces { client, claim: &waiter.claim, left: true };
+    let limit = (waiter.claim.ttl.get() / 3).min(LONGEST_TRY);
+    let outcome = match ask(client, &waiter.claim, limit).await {
+        Ok(Acquired::Granted(grant)) => begin(client, &waiter, grant).map(Some),
+        Ok(Acquired::Held { .. }) => Ok(None),
+        Err(error) => Err(error),
+    };
+    traces.left = outcome.as_ref().is_err_and(may_have_landed);
+    outcome
+}
+
+/// Waits for the lock until `wait` is over; without one, without limit.
+pub(crate) async fn acquire(
+    client: &Arc<Lifeline>,
+    waiter: Waiter,
+    wait: Option<Duration>,
+) -> Result<Guard, Error> {
+    let now = client.clock.now();
+    let end = now.saturating_add(wait.unwrap_or(Duration::MAX));
+    let waiter = Arc::new(waiter);
+    let _under_way = client.acquisitions.token();
+    let holder = client.queue.enter(&waiter);
+    warn_of_self_wait(holder.as_deref(), &waiter);
+    let traces = Traces { client, claim: &waiter.claim, left: false };
+    let mut claimant = Claimant { traces, waiter: &waiter, in_line: true };
+    match claimant.turn_comes(end).await? {
+        Start::Granted(guard) => Ok(guard),
+        Start::Store { queued } => claimant.contend(end, queued).await,
+    }
+}
+
+/// What a claim may have left in the store. Dropped with something left, that is freed by owner.
+struct Traces<'a> {
+    client: &'a Arc<Lifeline>,
+    claim: &'a Claim,
+    left: bool,
+}
+
+impl Drop for Traces<'_> {
+    fn drop(&mut self) {
+        if self.left && !self.client.is_forked() {
+            let ticket = Ticket::by_owner(self.claim.name.clone(), self.claim.owner);
+            self.client.free(ticket, self.claim.ttl);
+        }
+    }
+}
+
+/// An acquisition that stands in the local queue; dropped, it leaves it.
+struct Claimant<'a> {
+    traces: Traces<'a>,
+    waiter: &'a Arc<Waiter>,
+    in_line: bool,
+}
+
+/// How a turn starts.
+enum Start {
+    Granted(Guard),
+    Store { queued: bool },
+}
+
+/// What the store said last.
+enum Last {
+    Nothing,
+    Held(Option<Holder>),
+    Failed(Error),
+}
+
+impl Drop for Claimant<'_> {
+    fn drop(&mut self) {
+        let client = self.traces.client;
+        if !self.in_line || client.is_forked() {
+            return;
+        }
+        match client.queue.leave(self.waiter) {
+            Turn::Granted(held) => {
+                if held.end(client.clock.now()).is_ok() {
+                    client.queue_job(Job::LetGo(held));
+                }
+            }
+            Turn::Pending => self.traces.left = true,
+            Turn::Store { traces, .. } => self.traces.left |= traces,
+            Turn::Parked => {}
+        }
+    }
+}
+
+impl Claimant<'_> {
+    /// Waits until a hand-over brings the grant, or it is our turn to talk to the store.
+    async fn turn_comes(&mut self, end: Instant) -> Result<Start, Error> {
+        let client = self.traces.client;
+        loop {
+            match client.queue.turn(self.waiter) {
+                Turn::Granted(held) => return self.take(held).map(Start::Granted),
+                Turn::Store { traces, queued } => {
+                    self.traces.left = traces;
+                    return Ok(Start::Store { queued });
+                }
+                Turn::Parked | Turn::Pending => {}
+            }
+            let now = client.clock.now();
+            if now >= end {
+                return Err(self.not_acquired(None));
+            }
+            let mut look_at = end.min(now.saturating_add(RECHECK));
+            if let Some(holder) = client.queue.holder(&self.waiter.claim.name) {
+                match holder.live(now) {
+                    Ok(deadline) => look_at = look_at.min(deadline),
+                    // The keeper does this too, if it runs.
+                    Err(Over::Lost(_)) => {
+                        client.queue.vacate(&holder, None);
+                        continue;
+                    }
+                    Err(Over::Ended) => {}
+                }
+            }
+            tokio::select! {
+                biased;
+                () = client.closed.cancelled() => {
+                    return Err(client.closed_error(Operation::Acquire));
+                }
+                () = self.waiter.moved() => {}
+                () = client.clock.sleep_until(look_at) => {}
+            }
+        }
+    }
+
+    /// Takes a lease that was handed over.
+    fn take(&mut self, held: Arc<Held>) -> Result<Guard, Error> {
+        let client = self.traces.client;
+        client.queue.leave(self.waiter);
+        self.in_line = false;
+        self.traces.left = false;
+        if held.live(client.clock.now()).is_err() {
+            return Err(too_late(client)); // the keeper settles it
+        }
+        Ok(Guard::new(client.clone(), held))
+    }
+
+    /// Asks the store until it grants or the wait ends.
+    async fn contend(&mut self, end: Instant, queued: bool) -> Result<Guard, Error> {
+        let client = self.traces.client;
+        let ttl = self.waiter.claim.ttl.get();
+        let mut claim = self.waiter.claim.clone().with_queue(queued);
+        let mut last = Last::Nothing;
+        let mut pause = Pause::new(&claim);
+        // Whether an earlier attempt may still land.
+        let mut uncertain = self.traces.left;
+        let mut free_in = None;
+        let mut stands_in_list = queued;
+        loop {
+            if !stands_in_list {
+                let now = client.clock.now();
+                let first = matches!(last, Last::Nothing);
+                let left = if first && now >= end { LONGEST_TRY } else { end.since(now) };
+                self.traces.left = true;
+                claim.metadata.since = SystemTime::now();
+                let answer = ask(client, &claim, left.min(ttl / 3)).await;
+                let over = client.clock.now() >= end;
+                uncertain |= answer.as_ref().is_err_and(may_have_landed);
+                self.traces.left = uncertain || claim.queue;
+                match answer {
+                    Ok(Acquired::Granted(grant)) => {
+                        self.traces.left = true;
+                        let guard = begin(client, self.waiter, grant)?;
+                        self.in_line = false;
+                        self.traces.left = false;
+                        return Ok(guard);
+                    }
+                    Ok(Acquired::Held { holder, free_in: time }) => {
+                        last = Last::Held(holder);
+                        free_in = time;
+                        pause = Pause::new(&claim);
+                        if !claim.queue && !over {
+                            claim.queue = true;
+                            continue;
+                        }
+                    }
+                    // Cut short by the end of the wait: what was known before says more.
+                    Err(_) if over && matches!(last, Last::Held(_)) => break,
+                    Err(error) if may_mend(&error) && !over => {
+                        let timed_out = error.kind() == ErrorKind::Indeterminate;
+                        last = Last::Failed(error);
+                        if !timed_out {
+                            self.sleep_until(pause.next(client.clock.now()).min(end)).await?;
+                        }
+                        if client.clock.now() >= end {
+                            break;
+                        }
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            stands_in_list = false;
+            let now = client.clock.now();
+            if now >= end {
+                break;
+            }
+            let recheck = now.saturating_add(ttl / 3).min(end);
+            let free_at = free_in.map(|time: Duration| now.saturating_add(time + jitter(&claim)));
+            let until = free_at.map_or(recheck, |free_at| free_at.min(recheck));
+            tokio::select! {
+                biased;
+                woken = self.sleep_until(until) => woken?,
+                () = client.backend.wake(&claim) => {}
+            }
+        }
+        match last {
+            Last::Failed(error) => Err(error),
+            Last::Held(holder) => Err(self.not_acquired(holder)),
+            Last::Nothing => Err(self.not_acquired(None)),
+        }
+    }
+
+    /// Sleeps, unless the client is closed.
+    async fn sleep_until(&self, at: Instant) -> Result<(), Error> {
+        let client = self.traces.client;
+        tokio::select! {
+            () = client.closed.cancelled() => Err(client.closed_error(Operation::Acquire)),
+            () = client.clock.sleep_until(at) => Ok(()),
+        }
+    }
+
+    fn not_acquired(&self, holder: Option<Holder>) -> Error {
+        let client = self.traces.client;
+        let holder = holder.or_else(|| {
+            let held = client.queue.holder(&self.waiter.claim.name)?;
+            Some(Holder::new(held.lease.owner, held.lease.token, None))
+        });
+        let message = match &holder {
+            Some(holder) => format!("the wait ended while it was held by {holder}"),
+            None => "the wait ended while somebody else held it".to_owned(),
+        };
+        Error::new(ErrorKind::NotAcquired, Operation::Acquire, message)
+            .with_backend(client.backend.profile().backend)
+            .with_holder(holder)
+    }
+}
+
+/// One bounded attempt.
+async fn ask(client: &Arc<Lifeline>, claim: &Claim, limit: Duration) -> Result<Acquired, Error> {
+    tokio::select! {
+        biased;
+        () = client.closed.cancelled() => Err(client.closed_error(Operation::Acquire)),
+        answer = client.bounded(Operation::Acquire, limit, client.backend.acquire(claim)) => answer,
+    }
+}
+
+/// Makes a grant a guard, unless it came too late or the client was closed.
+fn begin(client: &Arc<Lifeline>, waiter: &Waiter, grant: Grant) -> Result<Guard, Error> {
+    let now = client.clock.now();
+    let held = Arc::new(Held::new(&waiter.claim, &waiter.terms, grant, waiter.task));
+    if held.live(now).is_err() {
+        return Err(too_late(client));
+    }
+    if !client.schedule.add(held.clone(), &grant.validity, now) {
+        return Err(client.closed_error(Operation::Acquire));
+    }
+    client.queue.hold(held.clone());
+    Ok(Guard::new(client.clone(), held))
+}
+
+fn too_late(client: &Arc<Lifeline>) -> Error {
+    let message = "the grant came after its own deadline; it is released";
+    Error::new(ErrorKind::TooLate, Operation::Acquire, message)
+        .with_backend(client.backend.profile().backend)
+}
+
+/// A lock is not re-entrant: a task that waits for itself waits like anyone, and is told once.
+fn warn_of_self_wait(holder: Option<&Held>, waiter: &Waiter) {
+    if holder.is_some_and(|held| held.task().is_some() && held.task() == waiter.task) {
+        let name = &waiter.claim.name;
+        tracing::warn!(lock = %name, "this task holds the lock it waits for; it is not re-entrant");
+    }
+}
+
+/// Spreads those who wait for the same expiry. The owner is random already.
+fn jitter(claim: &Claim) -> Duration {
+    let most = (claim.ttl.get() / 50).clamp(Duration::from_millis(2), Duration::from_millis(100));
+    Duration::from_millis(1) + fraction(claim.owner.bits(), most)
+}
+
+/// The part of `most` that 16 random bits say.
+fn fraction(random: u128, most: Duration) -> Duration {
+    most * u32::try_from(random & 0xffff).expect("16 bits fit") / 0xffff
+}
+
+/// Back-off between attempts that failed: doubling, with jitter of a half.
+struct Pause {
+    base: Duration,
+    random: u128,
+}
+
+impl Pause {
+    fn new(claim: &Claim) -> Self {
+        Self { base: SHORTEST_PAUSE, random: claim.owner.bits() }
+    }
+
+    /// The end of the next pause.
+    fn next(&mut self, now: Instant) -> Instant {
+        let pause = self.base / 2 + fraction(self.random, self.base / 2);
+        self.base = (self.base * 2).min(LONGEST_PAUSE);
+        self.random = self.random.rotate_right(16);
+        now.saturating_add(pause)
+    }
+}

@@ -1,0 +1,162 @@
+//! What all handles of one client share, and the two workers that live with it.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_api::{Backend, Clock, Error, ErrorKind, Instant, Loss, Operation, Ticket, Ttl};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::cleanup::{self, Job};
+use crate::held::{Held, Over};
+use crate::keeper::{self, Schedule};
+use crate::queue::Queue;
+use crate::terms::Wishes;
+
+/// What handles and workers share.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) queue: Queue,
+    pub(crate) schedule: Schedule,
+    pub(crate) defaults: Wishes,
+    pub(crate) host: Arc<str>,
+    /// Fires when the client is closed: waits end.
+    pub(crate) closed: CancellationToken,
+    /// Fires when the last handle is gone, or the client is closed: the workers finish.
+    pub(crate) stop: CancellationToken,
+    /// The acquisitions under way: a close waits until they have left.
+    pub(crate) acquisitions: TaskTracker,
+    jobs: mpsc::UnboundedSender<Job>,
+    pid: u32,
+}
+
+/// A handle's share of a client: with the last one gone, the workers finish what is queued and
+/// end.
+#[derive(Debug)]
+pub(crate) struct Lifeline(Arc<Client>);
+
+impl Deref for Lifeline {
+    type Target = Arc<Client>;
+
+    fn deref(&self) -> &Arc<Client> {
+        &self.0
+    }
+}
+
+impl Drop for Lifeline {
+    fn drop(&mut self) {
+        self.0.stop.cancel();
+    }
+}
+
+impl Client {
+    /// Starts the two workers on the current runtime.
+    pub(crate) fn start(backend: Arc<dyn Backend>, defaults: Wishes) -> Arc<Lifeline> {
+        let (jobs, queued) = mpsc::unbounded_channel();
+        let client = Arc::new(Self {
+            clock: backend.clock(),
+            backend,
+            queue: Queue::default(),
+            schedule: Schedule::default(),
+            defaults,
+            host: host_name(),
+            closed: CancellationToken::new(),
+            stop: CancellationToken::new(),
+            acquisitions: TaskTracker::new(),
+            jobs,
+            pid: std::process::id(),
+        });
+        tokio::spawn(keeper::run(client.clone()));
+        tokio::spawn(cleanup::run(client.clone(), queued));
+        Arc::new(Lifeline(client))
+    }
+
+    /// Gives work to the cleaner. Without one (its runtime is gone) the TTL has to do.
+    pub(crate) fn queue_job(&self, job: Job) {
+        if let Err(unsent) = self.jobs.send(job) {
+            let name = unsent.0.name();
+            tracing::warn!(lock = %name, "the runtime is gone: the lease ends with its TTL");
+        }
+    }
+
+    /// Frees by ticket in the background, until that is certain.
+    pub(crate) fn free(&self, ticket: Ticket, ttl: Ttl) {
+        let not_before = self.clock.now();
+        self.queue_job(Job::Free { ticket, ttl, closed_until: None, not_before });
+    }
+
+    /// Frees a lease that is over in the background, until that is certain: from `not_before` on,
+    /// and obeying its `min_hold`.
+    pub(crate) fn free_held(&self, held: &Held, not_before: Instant) {
+        let (ticket, ttl) = (held.lease.ticket(), held.lease.ttl);
+        let closed_until = held.closed_until();
+        self.queue_job(Job::Free { ticket, ttl, closed_until, not_before });
+    }
+
+    /// What a lost lease leaves to do: the local queue moves on, the store is told. Done by the
+    /// keeper, once for each lease.
+    pub(crate) fn settle_loss(&self, held: &Held) {
+        self.queue.vacate(held, None);
+        let now = self.clock.now();
+        match held.live(now) {
+            // The store has said that nothing of it is left.
+            Err(Over::Lost(Loss::Gone | Loss::TakenOver)) => {}
+            Err(Over::Lost(Loss::MaxHold)) => {
+                self.free_held(held, held.max_end().unwrap_or(now));
+            }
+            _ => self.free_held(held, now),
+        }
+    }
+
+    /// Refuses to act in a forked child, or once closed.
+    pub(crate) fn check_usable(&self, operation: Operation) -> Result<(), Error> {
+        if self.is_forked() {
+            let message = "this client belongs to the parent of this forked process; connect anew";
+            return Err(Error::new(ErrorKind::Forked, operation, message));
+        }
+        if self.closed.is_cancelled() {
+            return Err(self.closed_error(operation));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        std::process::id() != self.pid
+    }
+
+    pub(crate) fn closed_error(&self, operation: Operation) -> Error {
+        Error::new(ErrorKind::Closed, operation, "the client was closed")
+    }
+
+    /// `call`, or `Indeterminate` after `limit`.
+    pub(crate) async fn bounded<T>(
+        &self,
+        operation: Operation,
+        limit: Duration,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let end = self.clock.now().saturating_add(limit);
+        tokio::select! {
+            biased;
+            answer = call => answer,
+            () = self.clock.sleep_until(end) => {
+                let message = format!("no answer within {limit:?}; it may have taken effect");
+                let backend = self.backend.profile().backend;
+                Err(Error::new(ErrorKind::Indeterminate, operation, message).with_backend(backend))
+            }
+        }
+    }
+}
+
+/// The host's name, for people to read; empty where the system doesn't tell.
+fn host_name() -> Arc<str> {
+    #[cfg(unix)]
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    let name = std::env::var("COMPUTERNAME").unwrap_or_default();
+    name.into()
+}

@@ -1,0 +1,252 @@
+//! Renewal in batches, and losses at their time: one task a client.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{Either, pending};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use leasehold_api::{
+    Error, ErrorKind, Instant, Lease, Loss, Operation, Owner, Renewal, Ttl, Validity,
+};
+use tokio::sync::Notify;
+
+use crate::client::Client;
+use crate::held::Held;
+
+/// What the keeper looks after, shared with the guards. The keeper is woken only when something
+/// is due before its next look.
+#[derive(Debug, Default)]
+pub(crate) struct Schedule {
+    plan: Mutex<Plan>,
+    earlier: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    entries: HashMap<Owner, Entry>,
+    by_time: BTreeSet<(Instant, Owner)>,
+    next_look: Option<Instant>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    held: Arc<Held>,
+    at: Instant,
+    /// Whether a renewal is due at `at`; else the deadline is.
+    renews: bool,
+}
+
+/// What one look found.
+#[derive(Debug, Default)]
+struct Due {
+    /// To be renewed now, by TTL: a batch is bounded by its TTL.
+    batches: HashMap<Ttl, Vec<Arc<Held>>>,
+    lost: Vec<Arc<Held>>,
+    next_look: Option<Instant>,
+}
+
+type Answer = Result<Renewal, Error>;
+
+impl Schedule {
+    /// No step panics half way, so a poisoned plan is still whole.
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks after a lease from now on. `false` once the client is closed.
+    #[must_use = "a lease that is not looked after must be freed"]
+    pub(crate) fn add(&self, held: Arc<Held>, validity: &Validity, now: Instant) -> bool {
+        let mut plan = self.plan();
+        if plan.closed {
+            return false;
+        }
+        let renew_at = held.lease.keep_alive.then(|| held.renew_at(validity));
+        if plan.set(held, renew_at, now) {
+            self.earlier.notify_one();
+        }
+        true
+    }
+
+    /// Stops looking after a lease.
+    pub(crate) fn remove(&self, owner: Owner) {
+        self.plan().take(owner);
+    }
+
+    /// Takes all leases; none is added any more.
+    pub(crate) fn close(&self) -> Vec<Arc<Held>> {
+        let mut plan = self.plan();
+        plan.closed = true;
+        plan.by_time.clear();
+        plan.entries.drain().map(|(_, entry)| entry.held).collect()
+    }
+
+    /// Takes what is due, and plans the next look.
+    fn due(&self, now: Instant) -> Due {
+        let mut plan = self.plan();
+        let mut due = Due::default();
+        for owner in plan.planned_until(now) {
+            plan.take_due(owner, now, &mut due);
+        }
+        // Leases of the same TTL that are due soon join the batch, and so fall into step.
+        if let Some(longest) = due.batches.keys().max() {
+            for owner in plan.planned_until(now.saturating_add(longest.get() / 12)) {
+                plan.take_due(owner, now, &mut due);
+            }
+        }
+        due.next_look = plan.by_time.first().map(|(at, _)| *at);
+        plan.next_look = due.next_look;
+        due
+    }
+
+    /// Plans what follows a renewal. Answers the lease if the renewal showed that it is lost.
+    fn renewed(&self, owner: Owner, answer: &Answer, now: Instant) -> Option<Arc<Held>> {
+        let mut plan = self.plan();
+        let held = plan.entries.get(&owner)?.held.clone();
+        let ttl = held.lease.ttl.get();
+        let again_at = match answer {
+            Ok(Renewal::Renewed(validity)) => {
+                // One that is over is settled at its deadline's look, or by its guard.
+                let _ = held.extend(validity, now);
+                held.renew_at(validity)
+            }
+            Ok(Renewal::NotMine(loss)) => {
+                held.lose(*loss);
+                plan.take(owner);
+                return Some(held);
+            }
+            Err(error) if error.kind() == ErrorKind::Indeterminate => now,
+            Err(_) => now.saturating_add(ttl / 12),
+        };
+        plan.set(held, Some(again_at), now);
+        None
+    }
+
+    /// Takes a lease whose loss the driver saw.
+    fn lose(&self, owner: Owner, loss: Loss) -> Option<Arc<Held>> {
+        let held = self.plan().take(owner)?.held;
+        held.lose(loss);
+        Some(held)
+    }
+}
+
+impl Plan {
+    /// Plans the next step of a lease: its renewal, or its deadline if that comes first. Says
+    /// whether that is before the next look.
+    fn set(&mut self, held: Arc<Held>, renew_at: Option<Instant>, now: Instant) -> bool {
+        let owner = held.lease.owner;
+        self.take(owner);
+        // A lease that is over is due at once: the next look settles it.
+        let deadline = held.live(now).unwrap_or(now);
+        let (at, renews) = match renew_at {
+            Some(renew_at) if renew_at < deadline => (renew_at, true),
+            _ => (deadline, false),
+        };
+        self.by_time.insert((at, owner));
+        self.entries.insert(owner, Entry { held, at, renews });
+        self.next_look.is_none_or(|next_look| at < next_look)
+    }
+
+    fn planned_until(&self, end: Instant) -> Vec<Owner> {
+        let planned = self.by_time.iter().take_while(|(at, _)| *at <= end);
+        planned.map(|(_, owner)| *owner).collect()
+    }
+
+    fn take(&mut self, owner: Owner) -> Option<Entry> {
+        let entry = self.entries.remove(&owner)?;
+        self.by_time.remove(&(entry.at, owner));
+        Some(entry)
+    }
+
+    /// Moves one lease into `due` if it is lost, or to be renewed now, or within the next TTL/12
+    /// while a batch of its TTL goes out.
+    fn take_due(&mut self, owner: Owner, now: Instant, due: &mut Due) {
+        let Some(entry) = self.entries.get(&owner) else { return };
+        let held = entry.held.clone();
+        let ttl = held.lease.ttl;
+        match held.live(now) {
+            Err(_) => {
+                self.take(owner);
+                due.lost.push(held);
+            }
+            Ok(_)
+                if entry.renews
+                    && (entry.at <= now
+                        || due.batches.contains_key(&ttl)
+                            && entry.at <= now.saturating_add(ttl.get() / 12)) =>
+            {
+                // While the renewal is under way only the deadline is planned.
+                self.set(held.clone(), None, now);
+                due.batches.entry(ttl).or_default().push(held);
+            }
+            Ok(_) => {}
+        }
+    }
+}
+
+/// Runs until the client is done.
+pub(crate) async fn run(client: Arc<Client>) {
+    let schedule = &client.schedule;
+    let mut renewals = FuturesUnordered::new();
+    let mut seen_by_driver = client.backend.next_loss();
+    loop {
+        let due = schedule.due(client.clock.now());
+        for held in due.lost {
+            settle(&client, &held);
+        }
+        renewals.extend(due.batches.into_iter().map(|(ttl, batch)| renew(&client, ttl, batch)));
+        let next_look = match due.next_look {
+            Some(at) => Either::Left(client.clock.sleep_until(at)),
+            None => Either::Right(pending()),
+        };
+        tokio::select! {
+            () = client.stop.cancelled() => return,
+            () = next_look => {}
+            () = schedule.earlier.notified() => {}
+            Some(answers) = renewals.next() => {
+                let now = client.clock.now();
+                for (owner, answer) in answers {
+                    if let Err(error) = &answer {
+                        tracing::debug!(%owner, %error, "a renewal failed");
+                    }
+                    if let Some(held) = schedule.renewed(owner, &answer, now) {
+                        settle(&client, &held);
+                    }
+                }
+            }
+            (owner, loss) = &mut seen_by_driver => {
+                if let Some(held) = schedule.lose(owner, loss) {
+                    settle(&client, &held);
+                }
+                seen_by_driver = client.backend.next_loss();
+            }
+        }
+    }
+}
+
+fn settle(client: &Client, held: &Held) {
+    let lease = &held.lease;
+    if let Err(over) = held.live(client.clock.now()) {
+        tracing::warn!(lock = %lease.name, owner = %lease.owner, token = %lease.token, ?over, "lost");
+    }
+    client.settle_loss(held);
+}
+
+/// One batch, bounded by a sixth of its TTL. What it leaves unanswered is indeterminate.
+async fn renew(client: &Client, ttl: Ttl, batch: Vec<Arc<Held>>) -> Vec<(Owner, Answer)> {
+    let leases: Vec<Lease> = batch.iter().map(|held| held.lease.clone()).collect();
+    let call = async { Ok(client.backend.renew_all(&leases).await) };
+    let limit: Duration = ttl.get() / 6;
+    let answers = client.bounded(Operation::Renew, limit, call).await;
+    let owners = batch.iter().map(|held| held.lease.owner);
+    match answers {
+        Ok(answers) => owners.zip(answers).collect(),
+        Err(_) => owners
+            .map(|owner| {
+                let message = "the batch was not answered in time";
+                (owner, Err(Error::new(ErrorKind::Indeterminate, Operation::Renew, message)))
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,25 @@
+#![doc = include_str!("../README.md")]
+
+mod acquire;
+mod cleanup;
+mod client;
+mod connect;
+mod guard;
+mod held;
+mod keeper;
+mod lock;
+mod locks;
+mod queue;
+mod registry;
+mod release;
+mod terms;
+
+pub use connect::connect;
+pub use guard::Guard;
+pub use lock::Lock;
+pub use locks::Locks;
+
+pub use leasehold_api::{
+    Backend, Error, ErrorKind, Guarantee, Holder, LockName, Loss, Metadata, Operation, Owner,
+    Profile, Scope, Token,
+};

@@ -1,0 +1,105 @@
+//! The client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_api::{Backend, Error, LockName, Loss, Operation, Profile};
+use tokio::sync::oneshot;
+
+use crate::cleanup::Job;
+use crate::client::Lifeline;
+use crate::lock::Lock;
+use crate::terms::Wishes;
+
+/// A client of one backend. Cloning is cheap, and clones are the same client: one connection, two
+/// background tasks, one line of waiters a name.
+///
+/// With the last of its handles (clients, locks, guards) gone, it finishes queued releases and
+/// ends. [`close`](Locks::close) does that now and waits for it.
+#[derive(Debug, Clone)]
+pub struct Locks {
+    client: Arc<Lifeline>,
+}
+
+impl Locks {
+    /// A client of a driver's value, with the default TTL and wait of 30 s.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled: its background tasks live there.
+    #[must_use]
+    pub fn with_backend(backend: Arc<dyn Backend>) -> Self {
+        Self::start(backend, Wishes::default())
+    }
+
+    pub(crate) fn start(backend: Arc<dyn Backend>, defaults: Wishes) -> Self {
+        Self { client: crate::client::Client::start(backend, defaults) }
+    }
+
+    /// The lock of this name, with the client's defaults. Nothing is sent.
+    ///
+    /// # Errors
+    ///
+    /// `BadInput` for a name that is empty, over 512 bytes of UTF-8 or has a control character;
+    /// `Closed`; `Forked`.
+    pub fn lock(&self, name: &str) -> Result<Lock, Error> {
+        self.client.check_usable(Operation::Configure)?;
+        Ok(Lock::new(self.client.clone(), LockName::new(name)?))
+    }
+
+    /// What the backend, as configured, says of itself.
+    #[must_use]
+    pub fn profile(&self) -> &Profile {
+        self.client.backend.profile()
+    }
+
+    /// The driver, for operators' verbs: `inspect`, `list`, `evict`, `fencing_token`,
+    /// `raise_tokens`. A lease acquired through it is nobody's guard.
+    #[must_use]
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.client.backend
+    }
+
+    /// Ends the client: its guards are told that they are lost (`Closed`) and are released, its
+    /// waits end with `Closed`; then it waits for queued releases and one round of clean-up, at
+    /// most min(longest TTL held, 10 s), by its clock. Later calls get `Closed`; a second close
+    /// has nothing left to do.
+    ///
+    /// # Errors
+    ///
+    /// `Indeterminate` if not all of that was answered in time: what is left ends with its TTL.
+    /// `Forked` in a forked child.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped at any await, the client is closed, and the releases go on in the background.
+    pub async fn close(&self) -> Result<(), Error> {
+        const LONGEST: Duration = Duration::from_secs(10);
+        let client = &self.client;
+        if client.is_forked() {
+            return client.check_usable(Operation::Release);
+        }
+        client.closed.cancel();
+        let held = client.schedule.close();
+        let longest = held.iter().map(|held| held.lease.ttl.get()).max();
+        for held in held {
+            held.lose(Loss::Closed);
+            client.queue.vacate(&held, None);
+            client.free_held(&held, client.clock.now());
+        }
+        client.acquisitions.close();
+        let limit = longest.unwrap_or(LONGEST).min(LONGEST);
+        let done = async {
+            // What they may have left is queued before they count as gone.
+            client.acquisitions.wait().await;
+            let (flush, flushed) = oneshot::channel();
+            client.queue_job(Job::Flush(flush));
+            // An error means that the cleaner is gone, and with it all that was queued.
+            let _ = flushed.await;
+            Ok(())
+        };
+        let outcome = client.bounded(Operation::Release, limit, done).await;
+        client.stop.cancel();
+        outcome
+    }
+}

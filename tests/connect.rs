@@ -1,0 +1,64 @@
+//! What `connect` refuses before anything is sent, and says so.
+#![expect(clippy::unwrap_used, reason = "a helper of tests")]
+
+use leasehold::{ErrorKind, connect};
+
+async fn refused(url: &str, kind: ErrorKind, says: &[&str]) {
+    let error = connect(url).await.unwrap_err();
+    assert_eq!(error.kind(), kind, "{url}: {error}");
+    for words in says {
+        assert!(error.to_string().contains(words), "{url}: {error} lacks {words}");
+    }
+}
+
+#[tokio::test]
+async fn bad_urls_say_what_is_allowed() {
+    use ErrorKind::BadInput;
+    refused("", BadInput, &["not a URL", "memory:", "redis:"]).await;
+    refused("shop", BadInput, &["not a URL"]).await;
+    refused("zookeeper://h", BadInput, &["unknown scheme `zookeeper`", "memory:"]).await;
+    let known = ["`ttll`", "guarantee, scope, ttl, wait", "memory takes none"];
+    refused("memory:?ttll=3s", BadInput, &known).await;
+    refused("memory:?ttl=3", BadInput, &["`ttl=3`", "30s"]).await;
+    refused("memory:?ttl=0s", BadInput, &["10ms to 30 days"]).await;
+    refused("memory:?ttl=31d", BadInput, &["10ms to 30 days"]).await;
+    refused("memory:?ttl=1s&ttl=2s", BadInput, &["`ttl` stands twice"]).await;
+    refused("memory:?wait=soon", BadInput, &["`wait=soon`"]).await;
+    refused("memory:?guarantee=some", BadInput, &["efficiency, correctness"]).await;
+    refused("memory:?scope=galaxy", BadInput, &["process, host, network"]).await;
+}
+
+#[tokio::test]
+async fn what_the_backend_cannot_give_is_refused_with_the_reason() {
+    let says = ["scope `process` only", "`network` is asked for", "as correctness is"];
+    refused("memory:?guarantee=correctness", ErrorKind::Guarantee, &says).await;
+    refused("memory:?scope=host", ErrorKind::Guarantee, &["`host` is asked for"]).await;
+    connect("memory:?guarantee=correctness&scope=process").await.unwrap();
+    connect("memory:?guarantee=efficiency").await.unwrap();
+}
+
+#[cfg(not(feature = "redis"))]
+#[tokio::test]
+async fn a_scheme_that_is_not_compiled_in_names_its_feature() {
+    for url in ["redis://h", "rediss://h"] {
+        refused(url, ErrorKind::Unsupported, &["feature `redis`", "not compiled in"]).await;
+    }
+}
+
+#[tokio::test]
+async fn memory_urls_of_one_path_share_one_store() {
+    let (a, b) = (connect("memory:shared").await.unwrap(), connect("memory:shared").await.unwrap());
+    let other = connect("memory:elsewhere").await.unwrap();
+    let _guard = a.lock("n").unwrap().acquire().await.unwrap();
+    assert!(b.lock("n").unwrap().try_acquire().await.unwrap().is_none());
+    assert!(other.lock("n").unwrap().try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn the_urls_ttl_and_wait_are_the_defaults_of_its_locks() {
+    let locks = connect("memory:defaults?ttl=60s&wait=10ms").await.unwrap();
+    let guard = locks.lock("n").unwrap().acquire().await.unwrap();
+    assert!(guard.remaining() > std::time::Duration::from_secs(58));
+    let error = locks.lock("n").unwrap().acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotAcquired);
+}

@@ -1,0 +1,238 @@
+//! The caller's view of the policy, on paused time over the memory driver. The conformance suite
+//! has the checks that count for every driver; here stands what needs no second driver.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::{ErrorKind, Locks, Loss};
+use leasehold_memory::Memory;
+use tokio::time::{Instant, advance, sleep, timeout};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn two_clients() -> (Locks, Locks) {
+    let store = Memory::new();
+    (Locks::with_backend(Arc::new(store.clone())), Locks::with_backend(Arc::new(store)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_is_kept_alive_far_beyond_its_ttl_and_free_at_once_after_release() {
+    let (a, b) = two_clients();
+    let guard = a.lock("n").unwrap().ttl(SECOND).acquire().await.unwrap();
+    for _ in 0..50 {
+        sleep(Duration::from_millis(100)).await;
+        assert!(guard.is_held());
+        assert!(guard.remaining() > Duration::from_millis(500));
+        assert!(b.lock("n").unwrap().try_acquire().await.unwrap().is_none());
+    }
+    let token = guard.token().unwrap();
+    guard.release().await.unwrap();
+    let next = b.lock("n").unwrap().try_acquire().await.unwrap().unwrap();
+    assert!(next.token().unwrap() > token);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_ends_names_the_holder() {
+    let (a, b) = two_clients();
+    let guard = a.lock("n").unwrap().label("nightly").acquire().await.unwrap();
+    let start = Instant::now();
+    let error = b.lock("n").unwrap().acquire_within(3 * SECOND).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotAcquired);
+    assert_eq!(error.holder().unwrap().owner, guard.owner());
+    assert!(error.to_string().contains("nightly"), "{error}");
+    let waited = start.elapsed();
+    assert!(waited >= 3 * SECOND && waited < 3 * SECOND + Duration::from_millis(20), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_wakes_the_waiter_of_another_client_at_once() {
+    let (a, b) = two_clients();
+    let guard = a.lock("n").unwrap().acquire().await.unwrap();
+    let waiter = tokio::spawn(async move { b.lock("n")?.acquire().await });
+    sleep(SECOND).await;
+    let start = Instant::now();
+    guard.release().await.unwrap();
+    let guard = waiter.await.unwrap().unwrap();
+    assert!(start.elapsed() < Duration::from_millis(5));
+    assert!(guard.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn local_waiters_get_the_lock_in_their_order_and_let_others_in_after_16() {
+    let (a, b) = two_clients();
+    let guard = a.lock("n").unwrap().acquire().await.unwrap();
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for i in 0..20 {
+        let (lock, order) = (a.lock("n").unwrap(), order.clone());
+        tasks.push(tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            order.lock().unwrap().push(i);
+            guard.release().await.unwrap();
+        }));
+        tokio::task::yield_now().await;
+    }
+    let (lock, seen) = (b.lock("n").unwrap(), order.clone());
+    tasks.push(tokio::spawn(async move {
+        let guard = lock.acquire().await.unwrap();
+        seen.lock().unwrap().push(100);
+        guard.release().await.unwrap();
+    }));
+    sleep(SECOND).await;
+    guard.release().await.unwrap();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let order = order.lock().unwrap().clone();
+    let local: Vec<_> = order.iter().copied().filter(|i| *i < 100).collect();
+    assert_eq!(local, (0..20).collect::<Vec<_>>());
+    assert_eq!(order.iter().position(|i| *i == 100), Some(16), "{order:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_stops_the_work_when_the_lock_is_evicted_and_says_why() {
+    let (a, b) = two_clients();
+    let guard = a.lock("n").unwrap().ttl(SECOND).acquire().await.unwrap();
+    let token = guard.token().unwrap();
+    assert!(b.backend().evict(guard.name(), token).await.unwrap());
+    let start = Instant::now();
+    let error = guard.run(std::future::pending::<()>()).await.unwrap_err();
+    assert_eq!((error.kind(), error.loss()), (ErrorKind::Lost, Some(Loss::Gone)));
+    assert!(start.elapsed() <= SECOND / 3 + Duration::from_millis(5));
+    assert!(guard.lost_token().is_cancelled());
+    let error = guard.release().await.unwrap_err();
+    assert_eq!((error.kind(), error.loss()), (ErrorKind::Lost, Some(Loss::Gone)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_keep_alive_it_is_lost_just_before_its_ttl() {
+    let (a, b) = two_clients();
+    let lock = a.lock("n").unwrap().ttl(SECOND).keep_alive(false);
+    let start = Instant::now();
+    let guard = lock.acquire().await.unwrap();
+    let other = tokio::spawn(async move { b.lock("n")?.acquire().await });
+    assert_eq!(guard.lost().await, Loss::Deadline);
+    let lost_after = start.elapsed();
+    assert!(lost_after > Duration::from_millis(985) && lost_after < SECOND, "{lost_after:?}");
+    drop(other.await.unwrap().unwrap());
+    assert!(!guard.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn max_hold_ends_a_forgotten_guard() {
+    let (a, b) = two_clients();
+    let lock = a.lock("n").unwrap().ttl(SECOND).max_hold(5 * SECOND);
+    let start = Instant::now();
+    std::mem::forget(lock.acquire().await.unwrap());
+    let _guard = b.lock("n").unwrap().acquire_within(6 * SECOND).await.unwrap();
+    let after = start.elapsed();
+    assert!(after >= 5 * SECOND && after < 5 * SECOND + Duration::from_millis(50), "{after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn min_hold_keeps_the_name_closed_for_local_waiters_too() {
+    let (a, _b) = two_clients();
+    let start = Instant::now();
+    let guard = a.lock("n").unwrap().min_hold(4 * SECOND).acquire().await.unwrap();
+    let lock = a.lock("n").unwrap();
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    sleep(SECOND).await;
+    guard.release().await.unwrap();
+    drop(waiter.await.unwrap().unwrap());
+    let after = start.elapsed();
+    assert!(after >= 4 * SECOND && after < 5 * SECOND, "{after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_guards_and_dropped_waits_leave_nothing() {
+    let (a, b) = two_clients();
+    drop(a.lock("n").unwrap().acquire().await.unwrap());
+    let guard = b.lock("n").unwrap().acquire_within(SECOND).await.unwrap();
+    let waiting = a.lock("n").unwrap();
+    for _ in 0..10 {
+        timeout(SECOND, waiting.acquire()).await.unwrap_err();
+    }
+    guard.release().await.unwrap();
+    let start = Instant::now();
+    drop(b.lock("n").unwrap().try_acquire().await.unwrap().unwrap());
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_ends_guards_waits_and_later_calls() {
+    let (a, b) = two_clients();
+    let guard = a.lock("n").unwrap().acquire().await.unwrap();
+    std::mem::forget(a.lock("forgotten").unwrap().acquire().await.unwrap());
+    let other = b.lock("m").unwrap().acquire().await.unwrap();
+    let lock = a.lock("m").unwrap();
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    sleep(SECOND).await;
+    a.close().await.unwrap();
+    assert_eq!(guard.lost().await, Loss::Closed);
+    assert_eq!(waiter.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    for name in ["n", "forgotten"] {
+        drop(b.lock(name).unwrap().try_acquire().await.unwrap().unwrap());
+    }
+    assert_eq!(a.lock("n").unwrap_err().kind(), ErrorKind::Closed);
+    a.close().await.unwrap();
+    assert!(other.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_starved_executor_does_not_keep_a_lost_lock() {
+    let (a, _b) = two_clients();
+    let guard = a.lock("n").unwrap().ttl(SECOND).acquire().await.unwrap();
+    // No task has run when the first look comes: the clock alone decides.
+    advance(2 * SECOND).await;
+    assert!(!guard.is_held());
+    assert_eq!(guard.token().unwrap_err().loss(), Some(Loss::Deadline));
+    assert_eq!(guard.remaining(), Duration::ZERO);
+    sleep(SECOND).await;
+    assert!(!guard.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn zero_and_endless_waits_neither_hang_nor_overflow() {
+    let (a, b) = two_clients();
+    let guard = a.lock("n").unwrap().acquire_within(Duration::ZERO).await.unwrap();
+    let start = Instant::now();
+    for locks in [&a, &b] {
+        let error = locks.lock("n").unwrap().acquire_within(Duration::ZERO).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotAcquired);
+    }
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    let (endless, unbounded) = (a.lock("n").unwrap(), b.lock("n").unwrap());
+    let endless = tokio::spawn(async move { endless.acquire_within(Duration::MAX).await });
+    let unbounded = tokio::spawn(async move { unbounded.acquire_unbounded().await });
+    sleep(1000 * SECOND).await;
+    guard.release().await.unwrap();
+    drop(endless.await.unwrap().unwrap());
+    drop(unbounded.await.unwrap().unwrap());
+}
+
+#[test]
+fn guards_and_clients_outlive_their_runtime_without_a_panic() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (locks, guard) = runtime.block_on(async {
+        let locks = leasehold::connect("memory:outlive?ttl=200ms").await.unwrap();
+        let guard = locks.lock("n").unwrap().acquire().await.unwrap();
+        (locks, guard)
+    });
+    drop(runtime);
+    assert!(guard.is_held());
+    drop(guard);
+    drop(locks);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let locks = leasehold::connect("memory:outlive").await.unwrap();
+        drop(locks.lock("n").unwrap().acquire_within(SECOND).await.unwrap());
+    });
+}
+
+#[test]
+fn guards_are_send_and_sync_and_not_clone() {
+    fn shared<T: Send + Sync>() {}
+    shared::<leasehold::Guard>();
+    shared::<leasehold::Lock>();
+    shared::<Locks>();
+}
