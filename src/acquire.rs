@@ -24,6 +24,7 @@ pub(crate) async fn try_once(
     client: &Arc<Lifeline>,
     waiter: Waiter,
 ) -> Result<Option<Guard>, Error> {
+    settle_lost_holder(client, &waiter.claim);
     if !client.queue.is_empty(&waiter.claim.name) {
         return Ok(None);
     }
@@ -132,16 +133,8 @@ impl Claimant<'_> {
                 return Err(self.not_acquired(None));
             }
             let mut look_at = end.min(now.saturating_add(RECHECK));
-            if let Some(holder) = client.queue.holder(&self.waiter.claim.name) {
-                match holder.live(now) {
-                    Ok(deadline) => look_at = look_at.min(deadline),
-                    // The keeper does this too, if it runs.
-                    Err(Over::Lost(_)) => {
-                        client.queue.vacate(&holder, None);
-                        continue;
-                    }
-                    Err(Over::Ended) => {}
-                }
+            if let Some(deadline) = settle_lost_holder(client, &self.waiter.claim) {
+                look_at = look_at.min(deadline);
             }
             tokio::select! {
                 biased;
@@ -264,6 +257,20 @@ impl Claimant<'_> {
         Error::new(ErrorKind::NotAcquired, Operation::Acquire, message)
             .with_backend(client.backend.profile().backend)
             .with_holder(holder)
+    }
+}
+
+/// Sees to it that a local holder that is lost stands in nobody's way; the keeper does so too, if
+/// it runs. Answers the deadline of one that is not.
+fn settle_lost_holder(client: &Lifeline, claim: &Claim) -> Option<Instant> {
+    let holder = client.queue.holder(&claim.name)?;
+    match holder.live(client.clock.now()) {
+        Ok(deadline) => Some(deadline),
+        Err(Over::Ended) => None,
+        Err(Over::Lost(_)) => {
+            client.queue.vacate(&holder, None);
+            None
+        }
     }
 }
 

@@ -4,7 +4,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_api::{Backend, Clock, Error, ErrorKind, Instant, Loss, Operation, Ticket, Ttl};
+use leasehold_api::{
+    Backend, Clock, Error, ErrorKind, Instant, Lease, Loss, Operation, Ticket, Ttl,
+};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -49,6 +51,9 @@ impl Deref for Lifeline {
 
 impl Drop for Lifeline {
     fn drop(&mut self) {
+        if self.0.is_forked() {
+            return; // the workers are the parent's
+        }
         self.0.stop.cancel();
     }
 }
@@ -79,7 +84,11 @@ impl Client {
     pub(crate) fn queue_job(&self, job: Job) {
         if let Err(unsent) = self.jobs.send(job) {
             let name = unsent.0.name();
-            tracing::warn!(lock = %name, "the runtime is gone: the lease ends with its TTL");
+            tracing::warn!(lock = %name, "no worker is left: the lease ends with its TTL");
+            if let Job::LetGo(held) = unsent.0 {
+                self.schedule.remove(held.lease.owner);
+                self.queue.vacate(&held, None);
+            }
         }
     }
 
@@ -97,17 +106,19 @@ impl Client {
         self.queue_job(Job::Free { ticket, ttl, closed_until, not_before });
     }
 
-    /// What a lost lease leaves to do: the local queue moves on, the store is told. Done by the
-    /// keeper, once for each lease.
+    /// What a lost lease leaves to do: the local queue moves on, the store is told. Done once for
+    /// each lease, by who takes it off the schedule.
     pub(crate) fn settle_loss(&self, held: &Held) {
-        self.queue.vacate(held, None);
         let now = self.clock.now();
-        match held.live(now) {
+        // What a guard ended, its letting-go takes care of.
+        let Err(Over::Lost(loss)) = held.live(now) else { return };
+        let Lease { name, owner, token, .. } = &held.lease;
+        tracing::warn!(lock = %name, %owner, %token, reason = %loss, "lost");
+        self.queue.vacate(held, None);
+        match loss {
             // The store has said that nothing of it is left.
-            Err(Over::Lost(Loss::Gone | Loss::TakenOver)) => {}
-            Err(Over::Lost(Loss::MaxHold)) => {
-                self.free_held(held, held.max_end().unwrap_or(now));
-            }
+            Loss::Gone | Loss::TakenOver => {}
+            Loss::MaxHold => self.free_held(held, held.max_end().unwrap_or(now)),
             _ => self.free_held(held, now),
         }
     }

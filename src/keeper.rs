@@ -193,7 +193,7 @@ pub(crate) async fn run(client: Arc<Client>) {
     loop {
         let due = schedule.due(client.clock.now());
         for held in due.lost {
-            settle(&client, &held);
+            client.settle_loss(&held);
         }
         renewals.extend(due.batches.into_iter().map(|(ttl, batch)| renew(&client, ttl, batch)));
         let next_look = match due.next_look {
@@ -211,26 +211,18 @@ pub(crate) async fn run(client: Arc<Client>) {
                         tracing::debug!(%owner, %error, "a renewal failed");
                     }
                     if let Some(held) = schedule.renewed(owner, &answer, now) {
-                        settle(&client, &held);
+                        client.settle_loss(&held);
                     }
                 }
             }
             (owner, loss) = &mut seen_by_driver => {
                 if let Some(held) = schedule.lose(owner, loss) {
-                    settle(&client, &held);
+                    client.settle_loss(&held);
                 }
                 seen_by_driver = client.backend.next_loss();
             }
         }
     }
-}
-
-fn settle(client: &Client, held: &Held) {
-    let lease = &held.lease;
-    if let Err(over) = held.live(client.clock.now()) {
-        tracing::warn!(lock = %lease.name, owner = %lease.owner, token = %lease.token, ?over, "lost");
-    }
-    client.settle_loss(held);
 }
 
 /// One batch, bounded by a sixth of its TTL. What it leaves unanswered is indeterminate.

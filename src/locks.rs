@@ -84,8 +84,7 @@ impl Locks {
         let longest = held.iter().map(|held| held.lease.ttl.get()).max();
         for held in held {
             held.lose(Loss::Closed);
-            client.queue.vacate(&held, None);
-            client.free_held(&held, client.clock.now());
+            client.settle_loss(&held);
         }
         client.acquisitions.close();
         let limit = longest.unwrap_or(LONGEST).min(LONGEST);

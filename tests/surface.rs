@@ -1,0 +1,35 @@
+//! How much a user has to learn: the facade's public items, counted in its source.
+
+use std::path::Path;
+
+/// Items of the files of `src/`: types and functions that are public to users, and what
+/// `lib.rs` exports of the contract.
+fn public_items() -> Vec<String> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut items = Vec::new();
+    for file in std::fs::read_dir(src).expect("the crate has a src folder") {
+        let text = std::fs::read_to_string(file.expect("it can be read").path());
+        for line in text.expect("it is text").lines().map(str::trim_start) {
+            let item = ["pub fn ", "pub async fn ", "pub struct ", "pub enum ", "pub trait "]
+                .iter()
+                .find_map(|keyword| line.strip_prefix(keyword));
+            if let Some(item) = item {
+                items.push(item.split(['(', '<', ' ']).next().unwrap_or(item).to_owned());
+            }
+        }
+    }
+    let exports = include_str!("../src/lib.rs");
+    let of_the_contract = exports.split("pub use leasehold_api::{").nth(1).expect("it exports");
+    let names = of_the_contract.split('}').next().unwrap_or_default();
+    items.extend(names.split(',').map(str::trim).filter(|n| !n.is_empty()).map(str::to_owned));
+    items
+}
+
+#[test]
+fn the_facade_has_at_most_60_public_items() {
+    let items = public_items();
+    for known in ["connect", "Locks", "Guard", "try_acquire", "lost_token", "Token"] {
+        assert!(items.iter().any(|item| item == known), "{known} was not counted: {items:?}");
+    }
+    assert!(items.len() <= 60, "{}: {items:?}", items.len());
+}
