@@ -42,9 +42,9 @@ pub async fn connect(url: &str) -> Result<Locks, Error> {
         let schemes = registry::known_schemes();
         refuse(format!("this is not a URL; it begins with one of {schemes}")).with_source(source)
     })?;
-    let scheme = registry::find(url.scheme())?;
-    let asked = Asked::take_from(&mut url, scheme.keys)?;
-    let backend = scheme.connect(&url).await?;
+    let driver = registry::find(url.scheme())?;
+    let asked = Asked::take_from(&mut url, driver.keys)?;
+    let backend = (driver.connect)(&url).await?;
     asked.compare(backend.profile())?;
     asked.wishes.check(backend.profile())?;
     Ok(Locks::start(backend, asked.wishes))

@@ -2,30 +2,57 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use leasehold_api::{Backend, Error, ErrorKind, Operation};
 use url::Url;
 
 /// A driver that is compiled in.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Scheme {
-    driver: Driver,
+pub(crate) struct Driver {
     /// The URL keys it takes.
     pub(crate) keys: &'static [&'static str],
+    /// Connects; the URL has only the driver's own keys left.
+    pub(crate) connect: fn(&Url) -> Connecting<'_>,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Driver {
-    #[cfg(feature = "memory")]
-    Memory,
-    #[cfg(feature = "redis")]
-    Redis,
+type Connecting<'a> = BoxFuture<'a, Result<Arc<dyn Backend>, Error>>;
+
+/// A scheme, the feature that brings its driver, and the driver where that is on.
+struct Scheme {
+    name: &'static str,
+    feature: &'static str,
+    driver: Option<Driver>,
 }
 
-/// The schemes there are, and the feature of each.
-const SCHEMES: [(&str, &str); 3] = [("memory", "memory"), ("redis", "redis"), ("rediss", "redis")];
+const SCHEMES: [Scheme; 3] = [
+    Scheme { name: "memory", feature: "memory", driver: MEMORY },
+    Scheme { name: "redis", feature: "redis", driver: REDIS },
+    Scheme { name: "rediss", feature: "redis", driver: REDIS },
+];
 
+#[cfg(feature = "memory")]
+const MEMORY: Option<Driver> = Some(Driver {
+    keys: &[],
+    connect: |url| {
+        let path = format!("{}{}", url.host_str().unwrap_or_default(), url.path());
+        let driver = Arc::new(leasehold_memory::Memory::shared(&path));
+        Box::pin(async { Ok(driver as Arc<dyn Backend>) })
+    },
+});
+#[cfg(not(feature = "memory"))]
+const MEMORY: Option<Driver> = None;
+
+#[cfg(feature = "redis")]
+const REDIS: Option<Driver> = Some(Driver {
+    keys: leasehold_redis::URL_KEYS,
+    connect: |url| Box::pin(leasehold_redis::connect(url)),
+});
+#[cfg(not(feature = "redis"))]
+const REDIS: Option<Driver> = None;
+
+/// The schemes there are, for people to read.
 pub(crate) fn known_schemes() -> String {
-    SCHEMES.map(|(scheme, _)| format!("{scheme}:")).join(", ")
+    SCHEMES.map(|scheme| format!("{}:", scheme.name)).join(", ")
 }
 
 /// The driver of a scheme.
@@ -33,39 +60,17 @@ pub(crate) fn known_schemes() -> String {
 /// # Errors
 ///
 /// `BadInput` for a scheme that nobody knows; `Unsupported` for one whose feature is off.
-pub(crate) fn find(scheme: &str) -> Result<Scheme, Error> {
-    match scheme {
-        #[cfg(feature = "memory")]
-        "memory" => Ok(Scheme { driver: Driver::Memory, keys: &[] }),
-        #[cfg(feature = "redis")]
-        "redis" | "rediss" => Ok(Scheme { driver: Driver::Redis, keys: leasehold_redis::URL_KEYS }),
-        _ => Err(match SCHEMES.iter().find(|(known, _)| *known == scheme) {
-            Some((_, feature)) => {
-                let message = format!(
-                    "the scheme `{scheme}` needs the feature `{feature}` of the crate \
-                     `leasehold`, which is not compiled in"
-                );
-                Error::new(ErrorKind::Unsupported, Operation::Configure, message)
-            }
-            None => {
-                let message = format!("unknown scheme `{scheme}`; known are {}", known_schemes());
-                Error::bad_input(Operation::Configure, message)
-            }
-        }),
-    }
-}
-
-impl Scheme {
-    /// Connects; the URL has only the driver's own keys left.
-    pub(crate) async fn connect(&self, url: &Url) -> Result<Arc<dyn Backend>, Error> {
-        match self.driver {
-            #[cfg(feature = "memory")]
-            Driver::Memory => {
-                let path = format!("{}{}", url.host_str().unwrap_or_default(), url.path());
-                Ok(Arc::new(leasehold_memory::Memory::shared(&path)))
-            }
-            #[cfg(feature = "redis")]
-            Driver::Redis => leasehold_redis::connect(url).await,
-        }
-    }
+pub(crate) fn find(name: &str) -> Result<Driver, Error> {
+    let Some(scheme) = SCHEMES.into_iter().find(|scheme| scheme.name == name) else {
+        let message = format!("unknown scheme `{name}`; known are {}", known_schemes());
+        return Err(Error::bad_input(Operation::Configure, message));
+    };
+    scheme.driver.ok_or_else(|| {
+        let message = format!(
+            "the scheme `{name}` needs the feature `{}` of the crate `leasehold`, which is not \
+             compiled in",
+            scheme.feature
+        );
+        Error::new(ErrorKind::Unsupported, Operation::Configure, message)
+    })
 }

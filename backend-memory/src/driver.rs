@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use leasehold_api::{
     Acquired, Backend, Claim, Clock, Error, Grant, Guarantee, HandedOver, Holder, Lease, LockName,
-    Loss, Names, Order, Profile, Released, Renewal, Scope, Ticket, Token, TokioClock, Validity,
-    Waking, async_trait,
+    Loss, Names, Operation, Order, Profile, Released, Renewal, Scope, Ticket, Token, TokioClock,
+    Validity, Waking, async_trait,
 };
 
 use crate::store::Store;
+
+const TTL_FLOOR: Duration = Duration::from_millis(10);
 
 /// A client of a store in this process. Clones share the store.
 #[derive(Debug, Clone)]
@@ -39,7 +41,7 @@ impl Memory {
         let mut profile = Profile::new("memory");
         profile.guarantee = Guarantee::Correctness;
         profile.scope = Scope::Process;
-        profile.ttl_floor = Duration::from_millis(10);
+        profile.ttl_floor = TTL_FLOOR;
         profile.tokens_on_data_loss = "data is lost only with the process";
         profile.waking = Waking::Message;
         profile.order = Order::Woken;
@@ -63,6 +65,7 @@ impl Default for Memory {
 #[async_trait]
 impl Backend for Memory {
     async fn acquire(&self, claim: &Claim) -> Result<Acquired, Error> {
+        check_ttl(claim)?;
         let now = TokioClock.now();
         let mut store = self.store();
         let outcome = store.acquire(claim, now).map_err(|error| error.with_backend("memory"))?;
@@ -128,6 +131,7 @@ impl Backend for Memory {
         claim: &Claim,
         yield_to_others: bool,
     ) -> Result<HandedOver, Error> {
+        check_ttl(claim)?;
         let now = TokioClock.now();
         let mut store = self.store();
         let repeated = store.record(&lease.name, now).is_some_and(|r| r.owner == claim.owner);
@@ -172,4 +176,12 @@ impl Backend for Memory {
     async fn evict(&self, name: &LockName, token: Token) -> Result<bool, Error> {
         Ok(self.store().evict(name, token, TokioClock.now()))
     }
+}
+
+fn check_ttl(claim: &Claim) -> Result<(), Error> {
+    if claim.ttl.get() >= TTL_FLOOR {
+        return Ok(());
+    }
+    let message = format!("a TTL of {} is below {TTL_FLOOR:?}, the least that is kept", claim.ttl);
+    Err(Error::bad_input(Operation::Acquire, message).with_backend("memory"))
 }
