@@ -1,0 +1,256 @@
+//! The proxy as a test holds it.
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use url::Url;
+
+use super::link::{self, raise};
+use super::message::{Direction, Framing};
+use super::rule::{Action, Match, Rule};
+use super::state::{Counts, Cut, Fired, Go, Shared, Standing};
+use crate::ports::Port;
+
+/// A proxy on loopback; clones are handles to the same one.
+///
+/// Its tasks live on the runtime that started it. It closes everything when the last handle is
+/// dropped.
+#[derive(Clone)]
+#[must_use = "the proxy ends when its last handle is dropped"]
+pub struct Proxy(Arc<Inner>);
+
+struct Inner {
+    shared: Arc<Shared>,
+    framing: Framing,
+    target: SocketAddr,
+    address: SocketAddr,
+    _port: Port,
+    listener: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Proxy {
+    /// Starts one in front of this server, which need not be up. Everything passes.
+    ///
+    /// # Errors
+    ///
+    /// If no port can be had.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn start(target: SocketAddr, framing: Framing) -> io::Result<Self> {
+        let port = Port::reserve()?;
+        let proxy = Self(Arc::new(Inner {
+            shared: Arc::default(),
+            framing,
+            target,
+            address: (Ipv4Addr::LOCALHOST, port.number()).into(),
+            _port: port,
+            listener: Mutex::default(),
+        }));
+        proxy.accept().await?;
+        Ok(proxy)
+    }
+
+    /// Its own address, for the client.
+    pub fn addr(&self) -> SocketAddr {
+        self.0.address
+    }
+
+    /// The server's URL with this proxy's host and port.
+    ///
+    /// # Panics
+    ///
+    /// If it is not a URL with a host.
+    pub fn url(&self, server: &str) -> String {
+        let mut url = Url::parse(server).expect("a server's URL");
+        // A certificate is for `localhost`, as a server's TLS URL says.
+        if url.host_str() != Some("localhost") {
+            url.set_host(Some("127.0.0.1")).expect("a URL with a host");
+        }
+        url.set_port(Some(self.addr().port())).expect("a URL with a host");
+        url.to_string()
+    }
+
+    /// What becomes from now on of messages that no rule takes. At first they pass.
+    pub fn set(&self, direction: Direction, action: Action) {
+        self.0.shared.change(|state| state.standing[direction.index()] = action);
+    }
+
+    /// Swallows everything in both directions, also the ends of connections, and resets nothing.
+    ///
+    /// A network that comes back delivers what both kernels kept: for that,
+    /// [`set`](Self::set) [`Action::Hold`] and later [`heal`](Self::heal).
+    pub fn blackhole(&self) {
+        for direction in Direction::BOTH {
+            self.set(direction, Action::Drop);
+        }
+    }
+
+    /// Adds a rule. The first of the rules that takes a message decides of it; the older comes first.
+    pub fn on(&self, direction: Direction, which: Match, action: Action) -> Rule {
+        let fired = Fired::default();
+        let rule = Standing { direction, which, action, fired: fired.clone() };
+        self.0.shared.change(|state| state.rules.push(rule));
+        Rule { shared: self.0.shared.clone(), fired }
+    }
+
+    /// Delivers all messages that are held now, and says how many. Later ones are held as before.
+    pub fn deliver(&self, direction: Direction) -> usize {
+        self.0.shared.change(|state| state.release(direction, usize::MAX, Go::Deliver))
+    }
+
+    /// Delivers the message that has been held for the longest time; false if none is.
+    pub fn deliver_next(&self, direction: Direction) -> bool {
+        self.0.shared.change(|state| state.release(direction, 1, Go::Deliver)) == 1
+    }
+
+    /// Makes all messages that are held now disappear, and says how many.
+    pub fn discard(&self, direction: Direction) -> usize {
+        self.0.shared.change(|state| state.release(direction, usize::MAX, Go::Discard))
+    }
+
+    /// Closes every open connection on both sides.
+    pub fn cut(&self) {
+        self.close(Cut::Both);
+    }
+
+    /// Closes every open connection on the client's side only. What is held for the server can still
+    /// be delivered: a request that arrives after its client is gone.
+    pub fn cut_clients(&self) {
+        self.close(Cut::Client);
+    }
+
+    /// Closes every open connection on both sides with a reset.
+    pub fn reset(&self) {
+        self.close(Cut::Reset);
+    }
+
+    /// Refuses new connections as a closed port does. Open ones stay.
+    ///
+    /// # Cancel safety
+    ///
+    /// They are refused a moment later all the same.
+    pub async fn refuse(&self) {
+        let listener = self.0.listener().take();
+        if let Some(listener) = listener {
+            listener.abort();
+            // The port is closed when the task is gone; that it was aborted is no news.
+            let _ = listener.await;
+        }
+    }
+
+    /// Accepts new connections (again).
+    ///
+    /// # Errors
+    ///
+    /// If another program has taken the port meanwhile.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing changed.
+    pub async fn accept(&self) -> io::Result<()> {
+        if self.0.listener().is_some() {
+            return Ok(());
+        }
+        let listener = TcpListener::bind(self.0.address).await?;
+        let (shared, framing, target) = (self.0.shared.clone(), self.0.framing, self.0.target);
+        let task = tokio::spawn(async move {
+            loop {
+                let Ok((client, _)) = listener.accept().await else {
+                    // Of one connection that was gone before it was accepted; or there are too many
+                    // open files, and others must be let close theirs.
+                    tokio::task::yield_now().await;
+                    continue;
+                };
+                let shared = shared.clone();
+                tokio::spawn(async move {
+                    // A server that is down closes the client's connection.
+                    if let Ok(server) = TcpStream::connect(target).await {
+                        link::run(shared, framing, client, server).await;
+                    }
+                });
+            }
+        });
+        *self.0.listener() = Some(task);
+        Ok(())
+    }
+
+    /// Ends every fault but refusal: rules go, everything passes, what is held is delivered.
+    /// What was [silenced](Action::Silence) stays silent.
+    pub fn heal(&self) {
+        self.0.shared.change(|state| {
+            state.rules.clear();
+            state.standing = [Action::Pass; 2];
+            for direction in Direction::BOTH {
+                state.release(direction, usize::MAX, Go::Deliver);
+            }
+        });
+    }
+
+    /// Waits until at least this many messages are held.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost; wait again.
+    pub async fn held(&self, direction: Direction, count: usize) {
+        self.until(|counts| counts.flow(direction).held >= count).await;
+    }
+
+    /// Waits until this is true of the counters, and gives them. It must not call the proxy.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost; wait again.
+    pub async fn until(&self, mut ready: impl FnMut(&Counts) -> bool) -> Counts {
+        self.0.shared.until(|state| ready(&state.counts).then_some(state.counts)).await
+    }
+
+    /// The counters as they are.
+    pub fn counts(&self) -> Counts {
+        self.0.shared.read(|state| state.counts)
+    }
+
+    fn close(&self, how: Cut) {
+        self.0.close(how);
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxy")
+            .field("address", &self.0.address)
+            .field("target", &self.0.target)
+            .field("counts", &self.counts())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn listener(&self) -> std::sync::MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close(&self, how: Cut) {
+        self.shared.read(|state| {
+            for link in state.links.values() {
+                link.send_if_modified(|cut| raise(cut, how));
+            }
+        });
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(listener) = self.listener().take() {
+            listener.abort();
+        }
+        // A connection that is being made now must see it too.
+        self.shared.change(|state| state.closed = true);
+        self.close(Cut::Both);
+    }
+}

@@ -1,0 +1,84 @@
+//! What the proxy sees of one message.
+
+use std::sync::Arc;
+
+use super::resp::{self, End};
+
+/// Where a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From the client to the server: requests.
+    ToServer,
+    /// From the server to the client: answers, and what the server sends of itself.
+    ToClient,
+}
+
+impl Direction {
+    pub(super) const BOTH: [Self; 2] = [Self::ToServer, Self::ToClient];
+
+    pub(super) fn index(self) -> usize {
+        match self {
+            Self::ToServer => 0,
+            Self::ToClient => 1,
+        }
+    }
+}
+
+/// How a stream is taken apart into messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Framing {
+    /// Redis' protocol, versions 2 and 3, at its exact message ends.
+    Resp,
+    /// Whatever one read gives: for TLS and for protocols that the proxy does not know. Answers are
+    /// not paired with requests.
+    Chunks,
+}
+
+impl Framing {
+    /// Takes the first message out of the buffer, if it is there to its end.
+    pub(super) fn take(self, buffer: &mut Vec<u8>) -> Option<Arc<[u8]>> {
+        let length = match self {
+            Self::Chunks => buffer.len(),
+            Self::Resp => match resp::end(buffer) {
+                End::At(length) => length,
+                End::Unknown => 0,
+                // Let the two sort it out.
+                End::Malformed => buffer.len(),
+            },
+        };
+        (length > 0).then(|| buffer.drain(..length).collect())
+    }
+}
+
+/// One message, as a [`Match`](super::Match) sees it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Message<'a> {
+    /// The whole message.
+    pub bytes: &'a [u8],
+    /// Where it goes.
+    pub direction: Direction,
+    /// The connection, counted from 1 in the order of acceptance.
+    pub connection: u64,
+    /// The message, counted from 1 in this direction over all connections.
+    pub number: u64,
+    /// The request that this message is, or that it answers.
+    pub request: Option<&'a [u8]>,
+    /// Whether the server sent it of itself (a pushed message of a subscription).
+    pub push: bool,
+}
+
+impl Message<'_> {
+    /// The name of the command that this is or answers, in capitals.
+    pub fn command(&self) -> Option<String> {
+        self.request.and_then(resp::command)
+    }
+
+    /// Whether the request that this is or answers has these bytes in it; of a pushed message,
+    /// whether it has them itself.
+    pub fn contains(&self, bytes: &[u8]) -> bool {
+        let text = self.request.unwrap_or(self.bytes);
+        bytes.is_empty() || text.windows(bytes.len()).any(|window| window == bytes)
+    }
+}

@@ -1,0 +1,52 @@
+//! A TCP proxy that goes wrong on demand, put between a driver and its server.
+//!
+//! It takes the stream apart into messages ([`Framing`]) and decides of each, at the moment it
+//! arrives, what becomes of it: by the first [rule](Proxy::on) that takes it, else by the
+//! direction's standing [`Action`]. Order is kept: what comes after a held message on the same
+//! connection and in the same direction waits behind it.
+//!
+//! Everything that happens can be awaited ([`Proxy::held`], [`Rule::fired`], [`Proxy::until`]), so
+//! a test needs no sleep. These waits have no limit of their own.
+//!
+//! # A lost answer
+//!
+//! RESP answers carry no number; a client gives the next answer to its oldest request. A network
+//! never loses one answer and delivers the next, so [`Action::Drop`] on a single answer makes a
+//! client take every later answer for the one before, which no client can notice. An answer that is
+//! lost as networks lose it is [`Action::Silence`] (nothing arrives on this connection any more) or
+//! [`Action::Cut`] (the connection ends before it).
+//!
+//! # Examples
+//!
+//! ```no_run
+//! use leasehold_conformance::proxy::{Action, Direction, Framing, Match, Proxy};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let server = ([127, 0, 0, 1], 6379).into();
+//! let proxy = Proxy::start(server, Framing::Resp).await.unwrap();
+//! let url = proxy.url("redis://127.0.0.1:6379/0");
+//!
+//! // The next script arrives and is held; its caller gives up; only then the server sees it.
+//! proxy.on(Direction::ToServer, Match::command("EVALSHA"), Action::Hold);
+//! // .. the driver at `url` is asked to acquire ..
+//! proxy.held(Direction::ToServer, 1).await;
+//! // .. the future is dropped ..
+//! proxy.deliver(Direction::ToServer);
+//! # }
+//! ```
+
+mod handle;
+mod link;
+mod message;
+mod pairing;
+mod resp;
+mod rule;
+mod state;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::handle::Proxy;
+pub use self::message::{Direction, Framing, Message};
+pub use self::rule::{Action, Match, Rule};
+pub use self::state::{Counts, Flow};
