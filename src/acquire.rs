@@ -177,6 +177,7 @@ impl Claimant<'_> {
                 let left = if first && now >= end { LONGEST_TRY } else { end.since(now) };
                 self.traces.left = true;
                 claim.metadata.since = SystemTime::now();
+                let asked_at = client.clock.now();
                 let answer = ask(client, &claim, left.min(ttl / 3)).await;
                 let over = client.clock.now() >= end;
                 uncertain |= answer.as_ref().is_err_and(may_have_landed);
@@ -201,11 +202,9 @@ impl Claimant<'_> {
                     // Cut short by the end of the wait: what was known before says more.
                     Err(_) if over && matches!(last, Last::Held(_)) => break,
                     Err(error) if may_mend(&error) && !over => {
-                        let timed_out = error.kind() == ErrorKind::Indeterminate;
                         last = Last::Failed(error);
-                        if !timed_out {
-                            self.sleep_until(pause.next(client.clock.now()).min(end)).await?;
-                        }
+                        // No pause, if it took its time to fail.
+                        self.sleep_until(pause.next(asked_at).min(end)).await?;
                         if client.clock.now() >= end {
                             break;
                         }
@@ -333,11 +332,11 @@ impl Pause {
         Self { base: SHORTEST_PAUSE, random: claim.owner.bits() }
     }
 
-    /// The end of the next pause.
-    fn next(&mut self, now: Instant) -> Instant {
+    /// When to ask again, after an attempt that began at `asked_at`.
+    fn next(&mut self, asked_at: Instant) -> Instant {
         let pause = self.base / 2 + fraction(self.random, self.base / 2);
         self.base = (self.base * 2).min(LONGEST_PAUSE);
         self.random = self.random.rotate_right(16);
-        now.saturating_add(pause)
+        asked_at.saturating_add(pause)
     }
 }

@@ -62,6 +62,7 @@ pub(crate) async fn run(client: Arc<Client>, mut queued: mpsc::UnboundedReceiver
     let mut first_rounds = FuturesUnordered::new();
     let mut later_rounds = FuturesUnordered::new();
     let mut flushes: Vec<oneshot::Sender<()>> = Vec::new();
+    let mut stopped = false;
     loop {
         while first_rounds.len() < AT_ONCE
             && let Some(job) = waiting.pop_front()
@@ -69,6 +70,9 @@ pub(crate) async fn run(client: Arc<Client>, mut queued: mpsc::UnboundedReceiver
             first_rounds.push(first_round(&client, job));
         }
         if first_rounds.is_empty() {
+            if stopped && queued.is_empty() && later_rounds.is_empty() {
+                return;
+            }
             for flush in flushes.drain(..) {
                 let _ = flush.send(()); // whoever asked may have left
             }
@@ -82,8 +86,8 @@ pub(crate) async fn run(client: Arc<Client>, mut queued: mpsc::UnboundedReceiver
                 later_rounds.extend(unsettled.map(|later| later_rounds_of(&client, later)));
             }
             Some(()) = later_rounds.next() => {}
-            () = client.stop.cancelled(), if queued.is_empty()
-                && first_rounds.is_empty() && later_rounds.is_empty() => return,
+            // What was queued before comes first; then the loop ends above.
+            () = client.stop.cancelled(), if !stopped => stopped = true,
         }
     }
 }

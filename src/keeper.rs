@@ -101,7 +101,13 @@ impl Schedule {
     }
 
     /// Plans what follows a renewal. Answers the lease if the renewal showed that it is lost.
-    fn renewed(&self, owner: Owner, answer: &Answer, now: Instant) -> Option<Arc<Held>> {
+    fn renewed(
+        &self,
+        owner: Owner,
+        answer: &Answer,
+        asked_at: Instant,
+        now: Instant,
+    ) -> Option<Arc<Held>> {
         let mut plan = self.plan();
         let held = plan.entries.get(&owner)?.held.clone();
         let ttl = held.lease.ttl.get();
@@ -116,8 +122,8 @@ impl Schedule {
                 plan.take(owner);
                 return Some(held);
             }
-            Err(error) if error.kind() == ErrorKind::Indeterminate => now,
-            Err(_) => now.saturating_add(ttl / 12),
+            // At once, if it took its time to fail.
+            Err(_) => now.max(asked_at.saturating_add(ttl / 12)),
         };
         plan.set(held, Some(again_at), now);
         None
@@ -204,13 +210,13 @@ pub(crate) async fn run(client: Arc<Client>) {
             () = client.stop.cancelled() => return,
             () = next_look => {}
             () = schedule.earlier.notified() => {}
-            Some(answers) = renewals.next() => {
+            Some((asked_at, answers)) = renewals.next() => {
                 let now = client.clock.now();
                 for (owner, answer) in answers {
                     if let Err(error) = &answer {
                         tracing::debug!(%owner, %error, "a renewal failed");
                     }
-                    if let Some(held) = schedule.renewed(owner, &answer, now) {
+                    if let Some(held) = schedule.renewed(owner, &answer, asked_at, now) {
                         client.settle_loss(&held);
                     }
                 }
@@ -226,13 +232,19 @@ pub(crate) async fn run(client: Arc<Client>) {
 }
 
 /// One batch, bounded by a sixth of its TTL. What it leaves unanswered is indeterminate.
-async fn renew(client: &Client, ttl: Ttl, batch: Vec<Arc<Held>>) -> Vec<(Owner, Answer)> {
+/// Answers when it was asked, too.
+async fn renew(
+    client: &Client,
+    ttl: Ttl,
+    batch: Vec<Arc<Held>>,
+) -> (Instant, Vec<(Owner, Answer)>) {
+    let asked_at = client.clock.now();
     let leases: Vec<Lease> = batch.iter().map(|held| held.lease.clone()).collect();
     let call = async { Ok(client.backend.renew_all(&leases).await) };
     let limit: Duration = ttl.get() / 6;
     let answers = client.bounded(Operation::Renew, limit, call).await;
     let owners = batch.iter().map(|held| held.lease.owner);
-    match answers {
+    let answers = match answers {
         Ok(answers) => owners.zip(answers).collect(),
         Err(_) => owners
             .map(|owner| {
@@ -240,5 +252,6 @@ async fn renew(client: &Client, ttl: Ttl, batch: Vec<Arc<Held>>) -> Vec<(Owner, 
                 (owner, Err(Error::new(ErrorKind::Indeterminate, Operation::Renew, message)))
             })
             .collect(),
-    }
+    };
+    (asked_at, answers)
 }
