@@ -1,0 +1,179 @@
+//! Waiting within one client: first in, first out, and hand-over.
+
+use std::sync::{Arc, Mutex};
+
+use leasehold_api::ErrorKind;
+
+use super::super::steps::{held, is_free, needs_waking, now, pass, take};
+use super::steps::{error, falls_free, guard, settle};
+use crate::bench::Bench;
+use crate::ensure;
+use crate::scripted::{Effect, Landing, Step, Verb};
+use crate::table::checks;
+use crate::verdict::{Failure, Verdict};
+
+checks! { HandOver:
+    local_waiters_are_served_in_order [policy], "D4.7", "10 tasks of one client get the name in the order they asked";
+    local_waiters_cost_one_hand_over_each [policy], "D4.7, D10", "each hand-over within a client is one call";
+    every_17th_hand_over_yields [policy], "D4.7, 7.3", "after 16 local hand-overs another process has its turn";
+    local_waiters_share_one_place_in_line [policy], "D4.7", "of 20 tasks that wait for another process one talks to the store";
+    unanswered_hand_over_is_not_repeated [policy], "7.4, 10.3", "the next waiter finds the grant by its own owner, or asks anew, and the old lease is freed";
+    failed_hand_over_frees_the_old_lease [policy], "10.3", "after an error the old lease is released by ticket and the waiter goes on";
+}
+
+async fn local_waiters_are_served_in_order(bench: &Bench) -> Verdict {
+    let locks = bench.locks().await?;
+    let client = bench.client().await?;
+    let name = bench.name();
+    let first = guard(bench, &locks, &name, 40).await?;
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for number in 0..10 {
+        let lock = bench.lock(&locks, &name, 40)?;
+        let served = served.clone();
+        tasks.push(tokio::spawn(async move {
+            let guard = lock.acquire_unbounded().await?;
+            served.lock().expect("no holder panics").push(number);
+            guard.release().await?;
+            Ok::<_, Failure>(())
+        }));
+        pass(&*client, bench.step()).await;
+    }
+    first.release().await?;
+    for task in tasks {
+        task.await??;
+    }
+    let served = served.lock().expect("no holder panics").clone();
+    ensure!(served.is_sorted(), "they were served in the order {served:?}");
+    is_free(bench, &*client, &name).await
+}
+
+async fn local_waiters_cost_one_hand_over_each(bench: &Bench) -> Verdict {
+    const TASKS: usize = 8;
+    let (scripted, locks) = bench.scripted().await?;
+    let client = bench.client().await?;
+    let name = bench.name();
+    let first = guard(bench, &locks, &name, 40).await?;
+    let tasks = wait(bench, &locks, &name, TASKS)?;
+    settle(bench, &*client).await;
+    let before = scripted.calls().len();
+    first.release().await?;
+    for task in tasks {
+        task.await??;
+    }
+    let handed = scripted.count(Verb::HandOver);
+    ensure!(handed == TASKS, "{TASKS} tasks took {handed} hand-overs");
+    let all = scripted.calls().len() - before;
+    ensure!(all == TASKS + 1, "{TASKS} hand-overs and a release took {all} calls");
+    Ok(())
+}
+
+type Task = tokio::task::JoinHandle<Result<(), leasehold_api::Error>>;
+
+/// Tasks that wait for the name, and release it once they have it.
+fn wait(
+    bench: &Bench,
+    locks: &leasehold::Locks,
+    name: &leasehold_api::LockName,
+    tasks: usize,
+) -> Result<Vec<Task>, Failure> {
+    let lock = bench.lock(locks, name, 40)?;
+    let task = || {
+        let lock = lock.clone();
+        tokio::spawn(async move { lock.acquire_unbounded().await?.release().await })
+    };
+    Ok((0..tasks).map(|_| task()).collect())
+}
+
+async fn every_17th_hand_over_yields(bench: &Bench) -> Verdict {
+    const TASKS: usize = 40;
+    let (scripted, locks) = bench.scripted().await?;
+    let others = bench.locks().await?;
+    let client = bench.client().await?;
+    needs_waking(&*client)?;
+    let name = bench.name();
+    let first = guard(bench, &locks, &name, 40).await?;
+    let tasks = wait(bench, &locks, &name, TASKS)?;
+    let lock = bench.lock(&others, &name, 40)?;
+    let theirs = tokio::spawn(async move { lock.acquire_unbounded().await });
+    settle(bench, &*client).await;
+    first.release().await?;
+    let theirs = theirs.await??;
+    let before = scripted.count(Verb::HandOver);
+    theirs.release().await?;
+    ensure!(before <= 17, "another process waited for {before} local hand-overs");
+    for task in tasks {
+        task.await??;
+    }
+    let yields: Vec<_> =
+        scripted.calls().into_iter().filter(|c| c.verb == Verb::HandOver).collect();
+    let longest = yields.split(|call| call.flag).map(<[_]>::len).max().unwrap_or(0);
+    ensure!(longest == 16, "{longest} hand-overs in a row did not yield");
+    is_free(bench, &*client, &name).await
+}
+
+async fn local_waiters_share_one_place_in_line(bench: &Bench) -> Verdict {
+    let (scripted, locks) = bench.scripted().await?;
+    let client = bench.client().await?;
+    let lease = take(&*client, &bench.long_claim(&bench.name(), 60)).await?;
+    let tasks = wait(bench, &locks, &lease.name, 20)?;
+    settle(bench, &*client).await;
+    let mut owners: Vec<_> = scripted.calls().into_iter().filter_map(|call| call.owner).collect();
+    owners.sort();
+    owners.dedup();
+    ensure!(owners.len() == 1, "{} of 20 waiting tasks talk to the store", owners.len());
+    super::super::steps::release(&*client, &lease.ticket()).await?;
+    for task in tasks {
+        task.await??;
+    }
+    is_free(bench, &*client, &lease.name).await
+}
+
+async fn unanswered_hand_over_is_not_repeated(bench: &Bench) -> Verdict {
+    for effect in [Effect::Done, Effect::Not] {
+        mends(bench, Step::Never(effect)).await?;
+    }
+    let late = crate::scripted::Delay::For(bench.ttls(3).get() / 2);
+    mends(bench, Step::Late(late, Landing::Surely)).await
+}
+
+async fn failed_hand_over_frees_the_old_lease(bench: &Bench) -> Verdict {
+    mends(bench, Step::Error(ErrorKind::Unreachable, Effect::Not)).await?;
+    mends(bench, Step::Error(ErrorKind::Indeterminate, Effect::Done)).await
+}
+
+async fn mends(bench: &Bench, step: Step) -> Verdict {
+    let (scripted, locks) = bench.scripted().await?;
+    let client = bench.client().await?;
+    let name = bench.name();
+    scripted.next(Verb::HandOver, [step.clone()]);
+    let first = guard(bench, &locks, &name, 3).await?;
+    let old = first.token()?;
+    let lock = bench.lock(&locks, &name, 3)?;
+    let waiter = tokio::spawn(async move { lock.acquire_unbounded().await });
+    settle(bench, &*client).await;
+    let released = first.release().await;
+    error(
+        released,
+        match step {
+            Step::Error(kind, _) => kind,
+            _ => ErrorKind::Indeterminate,
+        },
+    )?;
+    let start = now(&*client);
+    let next = waiter.await??;
+    let took = now(&*client).since(start);
+    ensure!(took <= bench.ttls(3).get(), "after {step:?} the waiter came {took:?} late");
+    ensure!(next.token()? > old, "the token did not rise");
+    let handed = scripted.count(Verb::HandOver);
+    ensure!(handed == 1, "the hand-over was sent {handed} times");
+    // Whatever is still on its way must neither free nor double what is held now.
+    let end = now(&*client).saturating_add(bench.ttls(4).get());
+    while now(&*client) < end {
+        ensure!(next.is_held(), "after {step:?} the next holder lost the name");
+        held(&*client, &bench.claim(&name)).await?;
+        pass(&*client, bench.step()).await;
+    }
+    next.release().await?;
+    falls_free(bench, &*client, &name, now(&*client)).await
+}

@@ -1,0 +1,118 @@
+//! What is left behind.
+
+use super::steps::{give_up, held, is_free, kept, pass, queue, release, renew, take};
+use crate::bench::Bench;
+use crate::ensure;
+use crate::table::checks;
+use crate::verdict::Verdict;
+
+checks! { Resources:
+    released_name_leaves_nothing, "6.6", "after release, waiters that gave up and a close that opened, the store keeps nothing of the name";
+    expired_name_leaves_nothing, "6.6", "after holder and waiters crashed, the store keeps nothing of the name for long";
+    released_names_are_not_listed, "list", "200 names taken and released are free and not listed";
+    many_locks_need_no_more_connections [private], "8.1", "200 held and waited-for names use as many connections as one";
+    dropped_client_closes_its_connections [private], "8.1", "a client that is dropped leaves no connection open";
+}
+
+async fn released_name_leaves_nothing(bench: &Bench) -> Verdict {
+    let [client, other] = bench.clients().await?;
+    let name = bench.name();
+    let before = bench.store().leftovers(&name).await?;
+    ensure!(before.is_empty(), "a fresh name has {before:?}");
+    for round in 0..3 {
+        let lease = take(&*client, &bench.long_claim(&name, 20)).await?;
+        let claims = [bench.long_claim(&name, 20), bench.long_claim(&name, 20)];
+        for claim in &claims {
+            queue(&*other, claim).await?;
+            held(&*other, &bench.claim(&name)).await?;
+        }
+        renew(&*client, &lease).await?;
+        give_up(&*other, &claims[0]).await?;
+        if round == 2 {
+            client.release(&lease.ticket(), Some(bench.ttl().get())).await?;
+            pass(&*client, kept(&*client, bench.ttl()) + bench.late()).await;
+        } else {
+            release(&*client, &lease.ticket()).await?;
+        }
+        give_up(&*other, &claims[1]).await?;
+        let left = bench.store().leftovers(&name).await?;
+        ensure!(left.is_empty(), "the store keeps {left:?} in round {round}");
+    }
+    Ok(())
+}
+
+async fn expired_name_leaves_nothing(bench: &Bench) -> Verdict {
+    let [client, other] = bench.clients().await?;
+    let name = bench.name();
+    bench.store().leftovers(&name).await?;
+    take(&*client, &bench.claim(&name)).await?;
+    queue(&*other, &bench.claim(&name)).await?;
+    queue(&*client, &bench.claim(&name)).await?;
+    pass(&*client, kept(&*client, bench.ttl()) * 2 + bench.late()).await;
+    let left = bench.store().leftovers(&name).await?;
+    ensure!(left.is_empty(), "the store keeps {left:?}");
+    Ok(())
+}
+
+async fn released_names_are_not_listed(bench: &Bench) -> Verdict {
+    const NAMES: usize = 200;
+    let [client, other] = bench.clients().await?;
+    Bench::needs_operator(client.profile())?;
+    let root = bench.name();
+    let mut leases = Vec::with_capacity(NAMES);
+    for number in 0..NAMES {
+        let name = leasehold_api::LockName::new(&format!("{root}/{number}"))?;
+        leases.push(take(&*client, &bench.long_claim(&name, 60)).await?);
+    }
+    let listed = other.list(root.as_str()).await?.len();
+    ensure!(listed == NAMES, "{listed} of {NAMES} held names are listed");
+    for lease in &leases {
+        release(&*client, &lease.ticket()).await?;
+    }
+    let listed = other.list(root.as_str()).await?.len();
+    ensure!(listed == 0, "{listed} of {NAMES} released names are listed");
+    for lease in leases.iter().step_by(20) {
+        is_free(bench, &*other, &lease.name).await?;
+    }
+    Ok(())
+}
+
+async fn many_locks_need_no_more_connections(bench: &Bench) -> Verdict {
+    const NAMES: usize = 200;
+    bench.store().connections().await?;
+    let [client, other] = bench.clients().await?;
+    let first = take(&*client, &bench.long_claim(&bench.name(), 100)).await?;
+    queue(&*other, &bench.long_claim(&first.name, 100)).await?;
+    let one = bench.store().connections().await?;
+    for _ in 1..NAMES {
+        let lease = take(&*client, &bench.long_claim(&bench.name(), 100)).await?;
+        queue(&*other, &bench.long_claim(&lease.name, 100)).await?;
+    }
+    let many = bench.store().connections().await?;
+    ensure!(many <= one, "{one} connections for one name became {many} for {NAMES}");
+    Ok(())
+}
+
+async fn dropped_client_closes_its_connections(bench: &Bench) -> Verdict {
+    bench.store().connections().await?;
+    let watch = bench.client().await?;
+    is_free(bench, &*watch, &bench.name()).await?;
+    let before = bench.store().connections().await?;
+    {
+        let client = bench.client().await?;
+        let lease = take(&*client, &bench.long_claim(&bench.name(), 20)).await?;
+        queue(&*client, &bench.long_claim(&lease.name, 20)).await?;
+        let with = bench.store().connections().await?;
+        ensure!(with > before, "a client has no connection of its own");
+    }
+    let mut after = bench.store().connections().await?;
+    for _ in 0..40 {
+        if after <= before {
+            return Ok(());
+        }
+        pass(&*watch, bench.step()).await;
+        after = bench.store().connections().await?;
+    }
+    ensure!(after <= before, "{before} connections became {after}");
+    Ok(())
+}

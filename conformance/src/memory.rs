@@ -1,0 +1,232 @@
+//! The memory driver as a subject, with every hook that can be had in one process.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold_api::{
+    Acquired, Backend, Claim, Clock, Error, ErrorKind, HandedOver, Holder, Lease, LockName, Loss,
+    Names, Owner, Profile, Released, Renewal, Ticket, Token, Ttl, async_trait,
+};
+use leasehold_memory::Memory;
+
+use crate::scripted::{Delay, Effect, Gate, Landing, Scripted, Step, Verb};
+use crate::subject::{Link, Record, Share, Store, Subject, Time};
+use crate::verdict::{Failure, Verdict};
+
+/// What stands between a client of the memory driver and a check. Each client gets one of its own.
+type Wrap = Arc<dyn Fn(Arc<dyn Backend>) -> Arc<dyn Backend> + Send + Sync>;
+
+/// The memory driver on paused time: every check has a store of its own.
+#[derive(Clone)]
+pub struct MemorySubject {
+    wrap: Wrap,
+}
+
+impl MemorySubject {
+    /// The driver as it is.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::wrapped(|memory| memory)
+    }
+
+    /// The driver within another one: a wrong or a scripted one.
+    #[must_use]
+    pub fn wrapped(
+        wrap: impl Fn(Arc<dyn Backend>) -> Arc<dyn Backend> + Send + Sync + 'static,
+    ) -> Self {
+        Self { wrap: Arc::new(wrap) }
+    }
+}
+
+impl Default for MemorySubject {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemorySubject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemorySubject").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Subject for MemorySubject {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    async fn store(&self, _share: Share) -> Result<Box<dyn Store>, Failure> {
+        let disk = Disk(Arc::new(Mutex::new(Memory::new())));
+        let state = Arc::new(Mutex::new((Link::Healthy, Gate::closed())));
+        Ok(Box::new(MemoryStore { disk, state, wrap: self.wrap.clone() }))
+    }
+
+    fn time(&self) -> Time {
+        Time::Paused
+    }
+}
+
+struct MemoryStore {
+    disk: Disk,
+    wrap: Wrap,
+    state: Arc<Mutex<(Link, Gate)>>,
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn connect(&self) -> Result<Arc<dyn Backend>, Failure> {
+        let memory = self.disk.memory();
+        Ok((self.wrap)(Arc::new(Client { disk: self.disk.clone(), memory })))
+    }
+
+    async fn lose_data(&self) -> Verdict {
+        *self.disk.current() = Memory::new();
+        Ok(())
+    }
+
+    async fn delete_record(&self, name: &LockName) -> Verdict {
+        let memory = self.disk.memory();
+        if let Some(holder) = memory.inspect(name).await? {
+            memory.evict(name, holder.token).await?;
+        }
+        Ok(())
+    }
+
+    async fn overwrite_record(&self, name: &LockName) -> Verdict {
+        self.delete_record(name).await?;
+        let claim = Claim::new(name.clone(), Owner::random(), Ttl::MAX);
+        self.disk.memory().acquire(&claim).await?;
+        Ok(())
+    }
+
+    async fn record(&self, name: &LockName) -> Result<Option<Record>, Failure> {
+        let holder = self.disk.memory().inspect(name).await?;
+        Ok(holder.map(|held| Record { remaining: held.remaining, token: Some(held.token) }))
+    }
+
+    async fn connect_by_link(&self) -> Result<Arc<dyn Backend>, Failure> {
+        let scripted = Scripted::new(self.connect().await?);
+        for verb in [Verb::Acquire, Verb::Renew, Verb::Release, Verb::HandOver, Verb::FencingToken]
+        {
+            let state = self.state.clone();
+            scripted.plan(verb, move |_| step(&state));
+        }
+        Ok(Arc::new(scripted))
+    }
+
+    async fn link(&self, link: Link) -> Verdict {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if link == Link::Healthy {
+            state.1.open();
+            state.1 = Gate::closed();
+        }
+        state.0 = link;
+        Ok(())
+    }
+}
+
+/// What a link in this state makes of a call.
+fn step(state: &Mutex<(Link, Gate)>) -> Step {
+    let (link, gate) = &*state.lock().unwrap_or_else(PoisonError::into_inner);
+    match link {
+        Link::Healthy => Step::Ok,
+        Link::Refused => Step::Error(ErrorKind::Unreachable, Effect::Not),
+        Link::Blackholed => Step::Never(Effect::Not),
+        Link::AnswersLost => Step::Never(Effect::Done),
+        Link::AnswersHeld => Step::Late(Delay::Until(gate.clone()), Landing::Before),
+        Link::RequestsHeld => Step::Late(Delay::Until(gate.clone()), Landing::Surely),
+    }
+}
+
+/// The store that clients reach, which another may take the place of.
+#[derive(Debug, Clone)]
+struct Disk(Arc<Mutex<Memory>>);
+
+impl Disk {
+    fn current(&self) -> MutexGuard<'_, Memory> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn memory(&self) -> Memory {
+        self.current().clone()
+    }
+}
+
+/// A client that finds the store that is there now.
+#[derive(Debug)]
+struct Client {
+    disk: Disk,
+    /// Of the profile only, which no exchange alters.
+    memory: Memory,
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Backend for Client {
+    async fn acquire(&self, claim: &Claim) -> Result<Acquired, Error> {
+        self.disk.memory().acquire(claim).await
+    }
+
+    async fn renew(&self, lease: &Lease) -> Result<Renewal, Error> {
+        self.disk.memory().renew(lease).await
+    }
+
+    async fn release(
+        &self,
+        ticket: &Ticket,
+        reopen_after: Option<Duration>,
+    ) -> Result<Released, Error> {
+        self.disk.memory().release(ticket, reopen_after).await
+    }
+
+    async fn fencing_token(&self, name: &LockName) -> Result<Option<Token>, Error> {
+        self.disk.memory().fencing_token(name).await
+    }
+
+    async fn raise_tokens(&self, names: Names<'_>, above: Token) -> Result<(), Error> {
+        self.disk.memory().raise_tokens(names, above).await
+    }
+
+    fn profile(&self) -> &Profile {
+        self.memory.profile()
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.memory.clock()
+    }
+
+    async fn wake(&self, claim: &Claim) {
+        self.disk.memory().wake(claim).await;
+    }
+
+    async fn hand_over(
+        &self,
+        lease: &Lease,
+        claim: &Claim,
+        yield_to_others: bool,
+    ) -> Result<HandedOver, Error> {
+        self.disk.memory().hand_over(lease, claim, yield_to_others).await
+    }
+
+    async fn renew_all(&self, leases: &[Lease]) -> Vec<Result<Renewal, Error>> {
+        self.disk.memory().renew_all(leases).await
+    }
+
+    async fn next_loss(&self) -> (Owner, Loss) {
+        self.disk.memory().next_loss().await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<Holder>, Error> {
+        self.disk.memory().inspect(name).await
+    }
+
+    async fn list(&self, name_prefix: &str) -> Result<Vec<(LockName, Holder)>, Error> {
+        self.disk.memory().list(name_prefix).await
+    }
+
+    async fn evict(&self, name: &LockName, token: Token) -> Result<bool, Error> {
+        self.disk.memory().evict(name, token).await
+    }
+}

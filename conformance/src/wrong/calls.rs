@@ -1,0 +1,195 @@
+//! Mistakes of calls that are dropped, land late, or fail.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use leasehold_api::{
+    Acquired, Backend, Claim, Error, ErrorKind, Loss, Operation, Owner, Released, Ticket, Ttl,
+    async_trait,
+};
+
+use super::twist::Twist;
+use super::{Wrong, twisted};
+
+pub(super) const WRONG: &[Wrong] = &[
+    Wrong::new(
+        "orphan_on_cancel",
+        "frees nothing without a token, so that a dropped acquire leaves its lease",
+        &[
+            "cancellation::dropped_acquire_is_cleaned_up_by_owner",
+            "release::release_by_owner_needs_no_token",
+        ],
+        || twisted(|| OrphanOnCancel),
+    ),
+    Wrong::new(
+        "claim_lands_after_its_clean_up",
+        "calls a release settled while the claim is on its way",
+        &["cancellation::dropped_acquire_is_cleaned_up_by_owner"],
+        || twisted(|| ClaimLandsAfterItsCleanUp),
+    ),
+    Wrong::new(
+        "connection_left_in_the_middle",
+        "fails every call after one that was dropped",
+        &[
+            "cancellation::dropped_acquire_is_cleaned_up_by_owner",
+            "cancellation::dropped_acquire_is_found_again",
+        ],
+        || twisted(LeftInTheMiddle::default),
+    ),
+    Wrong::new(
+        "bad_input_is_not_refused",
+        "keeps a TTL below its floor",
+        &["names::ttl_below_the_floor_is_refused"],
+        || twisted(|| BadInputIsNotRefused),
+    ),
+    Wrong::new(
+        "release_swallows_errors",
+        "says released whatever happened",
+        &["release::release_of_a_free_name_is_harmless", "release::release_twice_is_harmless"],
+        || twisted(|| ReleaseSwallowsErrors),
+    ),
+    Wrong::new(
+        "cries_wolf",
+        "tells of losses that were none",
+        &["loss::healthy_guard_is_not_lost"],
+        || twisted(CriesWolf::default),
+    ),
+];
+
+#[derive(Debug)]
+struct OrphanOnCancel;
+
+#[async_trait]
+impl Twist for OrphanOnCancel {
+    async fn acquire(&self, right: &Arc<dyn Backend>, claim: &Claim) -> Result<Acquired, Error> {
+        let answer = right.acquire(claim).await;
+        tokio::task::yield_now().await;
+        answer
+    }
+
+    async fn release(
+        &self,
+        right: &Arc<dyn Backend>,
+        ticket: &Ticket,
+        reopen_after: Option<Duration>,
+    ) -> Result<Released, Error> {
+        if ticket.token.is_none() {
+            return Ok(Released { outcome: Err(Loss::Gone), settled: true });
+        }
+        right.release(ticket, reopen_after).await
+    }
+}
+
+#[derive(Debug)]
+struct ClaimLandsAfterItsCleanUp;
+
+#[async_trait]
+impl Twist for ClaimLandsAfterItsCleanUp {
+    async fn acquire(&self, right: &Arc<dyn Backend>, claim: &Claim) -> Result<Acquired, Error> {
+        let (right, claim) = (right.clone(), claim.clone());
+        let lands = tokio::spawn(async move {
+            let clock = right.clock();
+            clock.sleep_until(clock.now().saturating_add(Duration::from_millis(2))).await;
+            right.acquire(&claim).await
+        });
+        lands.await.expect("the task neither panics nor is aborted")
+    }
+}
+
+#[derive(Debug, Default)]
+struct LeftInTheMiddle {
+    under_way: AtomicBool,
+}
+
+#[async_trait]
+impl Twist for LeftInTheMiddle {
+    async fn acquire(&self, right: &Arc<dyn Backend>, claim: &Claim) -> Result<Acquired, Error> {
+        self.begin(Operation::Acquire)?;
+        tokio::task::yield_now().await;
+        let answer = right.acquire(claim).await;
+        self.under_way.store(false, Ordering::Relaxed);
+        answer
+    }
+
+    async fn release(
+        &self,
+        right: &Arc<dyn Backend>,
+        ticket: &Ticket,
+        reopen_after: Option<Duration>,
+    ) -> Result<Released, Error> {
+        self.begin(Operation::Release)?;
+        let answer = right.release(ticket, reopen_after).await;
+        self.under_way.store(false, Ordering::Relaxed);
+        answer
+    }
+}
+
+impl LeftInTheMiddle {
+    fn begin(&self, operation: Operation) -> Result<(), Error> {
+        if self.under_way.swap(true, Ordering::Relaxed) {
+            let message = "the connection is in the middle of an answer";
+            return Err(Error::new(ErrorKind::Unclassified, operation, message));
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct BadInputIsNotRefused;
+
+#[async_trait]
+impl Twist for BadInputIsNotRefused {
+    async fn acquire(&self, right: &Arc<dyn Backend>, claim: &Claim) -> Result<Acquired, Error> {
+        let mut claim = claim.clone();
+        claim.ttl = claim.ttl.max(Ttl::new(right.profile().ttl_floor)?);
+        right.acquire(&claim).await
+    }
+}
+
+#[derive(Debug)]
+struct ReleaseSwallowsErrors;
+
+#[async_trait]
+impl Twist for ReleaseSwallowsErrors {
+    async fn release(
+        &self,
+        right: &Arc<dyn Backend>,
+        ticket: &Ticket,
+        reopen_after: Option<Duration>,
+    ) -> Result<Released, Error> {
+        // Even the error of the call itself is of no account to this one.
+        let _ = right.release(ticket, reopen_after).await;
+        Ok(Released { outcome: Ok(()), settled: true })
+    }
+}
+
+/// Tells that the lease granted last is gone.
+#[derive(Debug, Default)]
+struct CriesWolf {
+    granted: tokio::sync::Notify,
+    last: std::sync::Mutex<Option<Owner>>,
+}
+
+#[async_trait]
+impl Twist for CriesWolf {
+    async fn acquire(&self, right: &Arc<dyn Backend>, claim: &Claim) -> Result<Acquired, Error> {
+        let answer = right.acquire(claim).await?;
+        if matches!(answer, Acquired::Granted(_)) {
+            *self.last.lock().expect("no holder panics") = Some(claim.owner);
+            self.granted.notify_one();
+        }
+        Ok(answer)
+    }
+
+    async fn next_loss(&self, right: &Arc<dyn Backend>) -> (Owner, Loss) {
+        loop {
+            self.granted.notified().await;
+            let clock = right.clock();
+            clock.sleep_until(clock.now().saturating_add(Duration::from_millis(1))).await;
+            if let Some(owner) = self.last.lock().expect("no holder panics").take() {
+                return (owner, Loss::SessionGone);
+            }
+        }
+    }
+}
