@@ -81,6 +81,10 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Releases `lease` and grants `claim` in one step where the driver can.
     /// [Clause 7](crate#7-hand-over).
     ///
+    /// Provided: a release and an acquire, between which others may come. That is for drivers
+    /// that wake by time; one that wakes by message **must** do it in one step, so as to wake
+    /// nobody in vain and to let others go first when it yields.
+    ///
     /// # Errors
     ///
     /// As for [`acquire`](Backend::acquire). After an error policy does not repeat it.
@@ -90,7 +94,12 @@ pub trait Backend: Debug + Send + Sync + 'static {
         claim: &Claim,
         yield_to_others: bool,
     ) -> Result<HandedOver, Error> {
-        let _ = yield_to_others; // the release below wakes one of the others in any case
+        let _ = yield_to_others; // whoever asks first gets it, as always where time wakes
+        let profile = self.profile();
+        if claim.ttl.get() < profile.ttl_floor {
+            let message = format!("a TTL of {} is below {:?}", claim.ttl, profile.ttl_floor);
+            return Err(Error::bad_input(Operation::Acquire, message));
+        }
         if let Err(loss) = self.release(&lease.ticket(), None).await?.outcome {
             return Ok(HandedOver::NotMine(loss));
         }

@@ -60,7 +60,8 @@
 //! 2. It **must** be safe to repeat, and safe at any time; another's lease stays untouched.
 //! 3. If the name is free after the call, the first in the queue **must** be woken, even when the
 //!    caller never held it.
-//! 4. `settled` **must** be false while an earlier request of this owner can still land.
+//! 4. `settled` **must** be false while an earlier request of this owner, sent by this client, can
+//!    still land.
 //! 5. It **must** work without any state that the driver keeps by owner.
 //! 6. With `reopen_after` the record **must** become a closed one with my owner and that expiry:
 //!    acquire says `Held` without a holder, renew says `NotMine`, a repeat says released and

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use leasehold::{Guard, Locks};
-use leasehold_api::{Backend, ErrorKind, Instant};
+use leasehold_api::{Backend, ErrorKind, Instant, Waking};
 
 use super::super::steps::{now, release, take};
 use super::steps::falls_free;
@@ -87,7 +87,12 @@ impl Run<'_> {
     /// third of the TTL, and what landed after it is freed by the second, a third later.
     async fn is_freed(&self) -> Verdict {
         let client = &*self.beside;
-        let cleaned = self.start.saturating_add(self.bench.ttls(TTLS).get() * 4 / 5);
+        let ttl = self.bench.ttls(TTLS).get();
+        let mut cleaned = self.start.saturating_add(ttl * 4 / 5);
+        if client.profile().waking == Waking::Time {
+            // A waiter that was to get it asks once more within a third of the TTL.
+            cleaned = cleaned.saturating_add(ttl / 3);
+        }
         falls_free(self.bench, client, &self.name, cleaned)
             .await
             .map_err(|failure| Failure::failed(format!("{self:?}: {}", failure.why())))
