@@ -3,7 +3,7 @@
 //! Two workers want the same order at the same time. One gets the lock and works under it; the
 //! other waits, and then sees a higher fencing token. In the end a worker whose lock was taken
 //! away is stopped.
-#![allow(clippy::print_stdout)] // it is a demonstration
+#![expect(clippy::print_stdout, reason = "it is a demonstration")]
 
 use std::time::Duration;
 

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use leasehold_api::{Acquired, Claim, Error, ErrorKind, Grant, Holder, Instant, Operation, Ticket};
+use leasehold_api::{Acquired, Claim, Error, ErrorKind, Grant, Holder, Instant, Loss, Operation};
 
 use crate::cleanup::Job;
-use crate::client::Lifeline;
+use crate::client::{Client, Lifeline};
+use crate::failure::{may_have_landed, may_mend};
 use crate::guard::Guard;
 use crate::held::{Held, Over};
 use crate::queue::{Turn, Waiter};
-use crate::release::{may_have_landed, may_mend};
 
 /// No attempt of a `try_acquire`, or of a wait of zero, takes longer.
 const LONGEST_TRY: Duration = Duration::from_secs(5);
@@ -30,9 +30,9 @@ pub(crate) async fn try_once(
     }
     let _under_way = client.acquisitions.token();
     let mut traces = Traces { client, claim: &waiter.claim, left: true };
-    let limit = (waiter.claim.ttl.get() / 3).min(LONGEST_TRY);
+    let limit = Client::limit(waiter.claim.ttl).min(LONGEST_TRY);
     let outcome = match ask(client, &waiter.claim, limit).await {
-        Ok(Acquired::Granted(grant)) => begin(client, &waiter, grant).map(Some),
+        Ok(Acquired::Granted(grant)) => begin(client, &waiter, grant, false).map(Some),
         Ok(Acquired::Held { .. }) => Ok(None),
         Err(error) => Err(error),
     };
@@ -48,15 +48,18 @@ pub(crate) async fn acquire(
 ) -> Result<Guard, Error> {
     let now = client.clock.now();
     let end = now.saturating_add(wait.unwrap_or(Duration::MAX));
+    let asks_once = wait.is_some_and(|wait| wait.is_zero());
     let waiter = Arc::new(waiter);
     let _under_way = client.acquisitions.token();
     let holder = client.queue.enter(&waiter);
-    warn_of_self_wait(holder.as_deref(), &waiter);
+    if let Some(holder) = holder {
+        warn_of_self_wait(client, &holder, &waiter);
+    }
     let traces = Traces { client, claim: &waiter.claim, left: false };
     let mut claimant = Claimant { traces, waiter: &waiter, in_line: true };
     match claimant.turn_comes(end).await? {
         Start::Granted(guard) => Ok(guard),
-        Start::Store { queued } => claimant.contend(end, queued).await,
+        Start::Store { queued, last } => claimant.contend(end, asks_once, queued, last).await,
     }
 }
 
@@ -70,8 +73,7 @@ struct Traces<'a> {
 impl Drop for Traces<'_> {
     fn drop(&mut self) {
         if self.left && !self.client.is_forked() {
-            let ticket = Ticket::by_owner(self.claim.name.clone(), self.claim.owner);
-            self.client.free(ticket, self.claim.ttl);
+            self.client.free(self.claim.name.clone(), self.claim.owner, self.claim.ttl);
         }
     }
 }
@@ -86,10 +88,10 @@ struct Claimant<'a> {
 /// How a turn starts.
 enum Start {
     Granted(Guard),
-    Store { queued: bool },
+    Store { queued: bool, last: Last },
 }
 
-/// What the store said last.
+/// What was learnt last, for the error at the end of the wait.
 enum Last {
     Nothing,
     Held(Option<Holder>),
@@ -119,15 +121,18 @@ impl Claimant<'_> {
     /// Waits until a hand-over brings the grant, or it is our turn to talk to the store.
     async fn turn_comes(&mut self, end: Instant) -> Result<Start, Error> {
         let client = self.traces.client;
+        let mut last = Last::Nothing;
         loop {
             match client.queue.turn(self.waiter) {
                 Turn::Granted(held) => return self.take(held).map(Start::Granted),
                 Turn::Store { traces, queued } => {
                     self.traces.left = traces;
-                    return Ok(Start::Store { queued });
+                    return Ok(Start::Store { queued, last });
                 }
                 Turn::Parked | Turn::Pending => {}
             }
+            // Somebody of this client is before us.
+            last = Last::Held(None);
             let now = client.clock.now();
             if now >= end {
                 return Err(self.not_acquired(None));
@@ -153,18 +158,28 @@ impl Claimant<'_> {
         client.queue.leave(self.waiter);
         self.in_line = false;
         self.traces.left = false;
-        if held.live(client.clock.now()).is_err() {
-            return Err(too_late(client)); // the keeper settles it
+        // Who takes a lost lease off the schedule settles it.
+        match held.live(client.clock.now()) {
+            Ok(_) => Ok(Guard::new(client.clone(), held)),
+            Err(Over::Lost(Loss::Deadline)) => Err(too_late(client)),
+            Err(Over::Lost(Loss::Closed)) => Err(client.closed_error(Operation::Acquire)),
+            Err(Over::Lost(loss)) => Err(Error::lost(Operation::Acquire, loss)),
+            Err(Over::Ended) => Err(Error::lost(Operation::Acquire, Loss::Gone)),
         }
-        Ok(Guard::new(client.clone(), held))
     }
 
     /// Asks the store until it grants or the wait ends.
-    async fn contend(&mut self, end: Instant, queued: bool) -> Result<Guard, Error> {
+    async fn contend(
+        &mut self,
+        end: Instant,
+        asks_once: bool,
+        queued: bool,
+        mut last: Last,
+    ) -> Result<Guard, Error> {
         let client = self.traces.client;
         let ttl = self.waiter.claim.ttl.get();
+        let longest = Client::limit(self.waiter.claim.ttl);
         let mut claim = self.waiter.claim.clone().with_queue(queued);
-        let mut last = Last::Nothing;
         let mut pause = Pause::new(&claim);
         // Whether an earlier attempt may still land.
         let mut uncertain = self.traces.left;
@@ -172,20 +187,21 @@ impl Claimant<'_> {
         let mut stands_in_list = queued;
         loop {
             if !stands_in_list {
-                let now = client.clock.now();
-                let first = matches!(last, Last::Nothing);
-                let left = if first && now >= end { LONGEST_TRY } else { end.since(now) };
+                let asked_at = client.clock.now();
+                let left = if asks_once { LONGEST_TRY } else { end.since(asked_at) };
+                if left.is_zero() {
+                    break;
+                }
                 self.traces.left = true;
                 claim.metadata.since = SystemTime::now();
-                let asked_at = client.clock.now();
-                let answer = ask(client, &claim, left.min(ttl / 3)).await;
+                let answer = ask(client, &claim, left.min(longest)).await;
                 let over = client.clock.now() >= end;
                 uncertain |= answer.as_ref().is_err_and(may_have_landed);
                 self.traces.left = uncertain || claim.queue;
                 match answer {
                     Ok(Acquired::Granted(grant)) => {
                         self.traces.left = true;
-                        let guard = begin(client, self.waiter, grant)?;
+                        let guard = begin(client, self.waiter, grant, uncertain)?;
                         self.in_line = false;
                         self.traces.left = false;
                         return Ok(guard);
@@ -200,7 +216,14 @@ impl Claimant<'_> {
                         }
                     }
                     // Cut short by the end of the wait: what was known before says more.
-                    Err(_) if over && matches!(last, Last::Held(_)) => break,
+                    Err(error)
+                        if over
+                            && left < longest
+                            && error.kind() == ErrorKind::Indeterminate
+                            && !matches!(last, Last::Nothing) =>
+                    {
+                        break;
+                    }
                     Err(error) if may_mend(&error) && !over => {
                         last = Last::Failed(error);
                         // No pause, if it took its time to fail.
@@ -283,9 +306,15 @@ async fn ask(client: &Arc<Lifeline>, claim: &Claim, limit: Duration) -> Result<A
 }
 
 /// Makes a grant a guard, unless it came too late or the client was closed.
-fn begin(client: &Arc<Lifeline>, waiter: &Waiter, grant: Grant) -> Result<Guard, Error> {
+/// `strays` says that an earlier attempt was not answered.
+fn begin(
+    client: &Arc<Lifeline>,
+    waiter: &Waiter,
+    grant: Grant,
+    strays: bool,
+) -> Result<Guard, Error> {
     let now = client.clock.now();
-    let held = Arc::new(Held::new(&waiter.claim, &waiter.terms, grant, waiter.task));
+    let held = Arc::new(Held::new(&waiter.claim, &waiter.terms, grant, waiter.task, strays));
     if held.live(now).is_err() {
         return Err(too_late(client));
     }
@@ -303,8 +332,9 @@ fn too_late(client: &Arc<Lifeline>) -> Error {
 }
 
 /// A lock is not re-entrant: a task that waits for itself waits like anyone, and is told once.
-fn warn_of_self_wait(holder: Option<&Held>, waiter: &Waiter) {
-    if holder.is_some_and(|held| held.task().is_some() && held.task() == waiter.task) {
+fn warn_of_self_wait(client: &Lifeline, holder: &Held, waiter: &Waiter) {
+    let itself = holder.task().is_some() && holder.task() == waiter.task;
+    if itself && client.warns_of_self_wait() {
         let name = &waiter.claim.name;
         tracing::warn!(lock = %name, "this task holds the lock it waits for; it is not re-entrant");
     }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use leasehold_api::{Instant, LockName, Operation, Ticket, Ttl};
+use leasehold_api::{Instant, Operation, Ticket, Ttl};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::client::Client;
+use crate::failure::may_mend;
 use crate::held::Held;
-use crate::release::{let_go, may_mend};
+use crate::release::let_go;
 
 /// First rounds under way at once: a thousand dropped guards must not drown the link.
 const AT_ONCE: usize = 64;
@@ -37,17 +38,6 @@ pub(crate) enum Job {
     Flush(oneshot::Sender<()>),
 }
 
-impl Job {
-    /// The lock it is about; for logs.
-    pub(crate) fn name(&self) -> &str {
-        match self {
-            Self::LetGo(held) => held.lease.name.as_str(),
-            Self::Free { ticket, .. } => LockName::as_str(&ticket.name),
-            Self::Flush(_) => "",
-        }
-    }
-}
-
 /// What is to be freed, from its first round on.
 struct Unsettled {
     ticket: Ticket,
@@ -59,6 +49,8 @@ struct Unsettled {
 /// Runs until the client is done and all that was queued by then had its rounds.
 pub(crate) async fn run(client: Arc<Client>, mut queued: mpsc::UnboundedReceiver<Job>) {
     let mut waiting: VecDeque<Job> = VecDeque::new();
+    // What is not due yet takes none of the places.
+    let mut not_due = FuturesUnordered::new();
     let mut first_rounds = FuturesUnordered::new();
     let mut later_rounds = FuturesUnordered::new();
     let mut flushes: Vec<oneshot::Sender<()>> = Vec::new();
@@ -70,7 +62,7 @@ pub(crate) async fn run(client: Arc<Client>, mut queued: mpsc::UnboundedReceiver
             first_rounds.push(first_round(&client, job));
         }
         if first_rounds.is_empty() {
-            if stopped && queued.is_empty() && later_rounds.is_empty() {
+            if stopped && queued.is_empty() && not_due.is_empty() && later_rounds.is_empty() {
                 return;
             }
             for flush in flushes.drain(..) {
@@ -80,8 +72,12 @@ pub(crate) async fn run(client: Arc<Client>, mut queued: mpsc::UnboundedReceiver
         tokio::select! {
             Some(job) = queued.recv() => match job {
                 Job::Flush(flush) => flushes.push(flush),
+                Job::Free { not_before, .. } if not_before > client.clock.now() => {
+                    not_due.push(due(&client, not_before, job));
+                }
                 job => waiting.push_back(job),
             },
+            Some(job) = not_due.next() => waiting.push_back(job),
             Some(unsettled) = first_rounds.next() => {
                 later_rounds.extend(unsettled.map(|later| later_rounds_of(&client, later)));
             }
@@ -92,6 +88,11 @@ pub(crate) async fn run(client: Arc<Client>, mut queued: mpsc::UnboundedReceiver
     }
 }
 
+async fn due(client: &Client, at: Instant, job: Job) -> Job {
+    client.clock.sleep_until(at).await;
+    job
+}
+
 async fn first_round(client: &Arc<Client>, job: Job) -> Option<Unsettled> {
     match job {
         Job::LetGo(held) => {
@@ -99,8 +100,7 @@ async fn first_round(client: &Arc<Client>, job: Job) -> Option<Unsettled> {
             let _ = let_go(client, held).await;
             None
         }
-        Job::Free { ticket, ttl, closed_until, not_before } => {
-            client.clock.sleep_until(not_before).await;
+        Job::Free { ticket, ttl, closed_until, not_before: _ } => {
             let begun = client.clock.now();
             let later = Unsettled { ticket, ttl, closed_until, begun };
             let settled = free(client, &later, begun.saturating_add(ttl.get())).await;
@@ -129,7 +129,7 @@ async fn free(client: &Client, what: &Unsettled, end: Instant) -> bool {
     loop {
         let rest = closed_until.map(|until| until.since(client.clock.now()));
         let release = client.backend.release(ticket, rest.filter(|rest| !rest.is_zero()));
-        match client.bounded(Operation::Release, ttl.get() / 3, release).await {
+        match client.bounded(Operation::Release, Client::limit(*ttl), release).await {
             Ok(released) => return released.settled,
             Err(error) => {
                 let name = &ticket.name;

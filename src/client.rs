@@ -2,10 +2,11 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_api::{
-    Backend, Clock, Error, ErrorKind, Instant, Lease, Loss, Operation, Ticket, Ttl,
+    Backend, Clock, Error, ErrorKind, Instant, Lease, LockName, Loss, Operation, Owner, Ticket, Ttl,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -16,6 +17,9 @@ use crate::held::{Held, Over};
 use crate::keeper::{self, Schedule};
 use crate::queue::Queue;
 use crate::terms::Wishes;
+
+/// No single request takes longer, however long the TTL: it is asked again then.
+const LONGEST_REQUEST: Duration = Duration::from_secs(10);
 
 /// What handles and workers share.
 #[derive(Debug)]
@@ -33,6 +37,9 @@ pub(crate) struct Client {
     /// The acquisitions under way: a close waits until they have left.
     pub(crate) acquisitions: TaskTracker,
     jobs: mpsc::UnboundedSender<Job>,
+    /// The longest TTL that was asked for, in milliseconds.
+    longest_ttl: AtomicU64,
+    warned_of_self_wait: AtomicBool,
     pid: u32,
 }
 
@@ -73,6 +80,8 @@ impl Client {
             stop: CancellationToken::new(),
             acquisitions: TaskTracker::new(),
             jobs,
+            longest_ttl: AtomicU64::new(0),
+            warned_of_self_wait: AtomicBool::new(false),
             pid: std::process::id(),
         });
         tokio::spawn(keeper::run(client.clone()));
@@ -82,28 +91,38 @@ impl Client {
 
     /// Gives work to the cleaner. Without one (its runtime is gone) the TTL has to do.
     pub(crate) fn queue_job(&self, job: Job) {
-        if let Err(unsent) = self.jobs.send(job) {
-            let name = unsent.0.name();
-            tracing::warn!(lock = %name, "no worker is left: the lease ends with its TTL");
-            if let Job::LetGo(held) = unsent.0 {
+        let Err(unsent) = self.jobs.send(job) else { return };
+        let name = match &unsent.0 {
+            Job::LetGo(held) => {
                 self.schedule.remove(held.lease.owner);
-                self.queue.vacate(&held, None);
+                self.queue.vacate(held, None);
+                &held.lease.name
             }
-        }
+            Job::Free { ticket, .. } => &ticket.name,
+            Job::Flush(_) => return, // nothing is left to wait for
+        };
+        tracing::warn!(lock = %name, "no worker is left: the lease ends with its TTL");
     }
 
-    /// Frees by ticket in the background, until that is certain.
-    pub(crate) fn free(&self, ticket: Ticket, ttl: Ttl) {
+    /// Frees in the background what an owner may have of a name, until that is certain.
+    pub(crate) fn free(&self, name: LockName, owner: Owner, ttl: Ttl) {
+        let ticket = Ticket::by_owner(name, owner);
         let not_before = self.clock.now();
         self.queue_job(Job::Free { ticket, ttl, closed_until: None, not_before });
     }
 
-    /// Frees a lease that is over in the background, until that is certain: from `not_before` on,
-    /// and obeying its `min_hold`.
+    /// The same for a lease that is over: from `not_before` on, and obeying its `min_hold`. By
+    /// owner too: a claim of its that lands late has another token.
     pub(crate) fn free_held(&self, held: &Held, not_before: Instant) {
-        let (ticket, ttl) = (held.lease.ticket(), held.lease.ttl);
+        let Lease { name, owner, ttl, .. } = &held.lease;
+        let ticket = Ticket::by_owner(name.clone(), *owner);
         let closed_until = held.closed_until();
-        self.queue_job(Job::Free { ticket, ttl, closed_until, not_before });
+        self.queue_job(Job::Free { ticket, ttl: *ttl, closed_until, not_before });
+    }
+
+    /// How long a single request for a lease of `ttl` may take.
+    pub(crate) fn limit(ttl: Ttl) -> Duration {
+        (ttl.get() / 3).min(LONGEST_REQUEST)
     }
 
     /// What a lost lease leaves to do: the local queue moves on, the store is told. Done once for
@@ -117,7 +136,7 @@ impl Client {
         self.queue.vacate(held, None);
         match loss {
             // The store has said that nothing of it is left.
-            Loss::Gone | Loss::TakenOver => {}
+            Loss::Gone | Loss::TakenOver if !held.strays() => {}
             Loss::MaxHold => self.free_held(held, held.max_end().unwrap_or(now)),
             _ => self.free_held(held, now),
         }
@@ -133,6 +152,22 @@ impl Client {
             return Err(self.closed_error(operation));
         }
         Ok(())
+    }
+
+    /// Notes that a lease of `ttl` is asked for.
+    pub(crate) fn note_ttl(&self, ttl: Ttl) {
+        self.longest_ttl.fetch_max(ttl.as_millis(), Ordering::Relaxed);
+    }
+
+    /// The longest TTL that was asked for, if any was.
+    pub(crate) fn longest_ttl(&self) -> Option<Duration> {
+        let millis = self.longest_ttl.load(Ordering::Relaxed);
+        (millis > 0).then(|| Duration::from_millis(millis))
+    }
+
+    /// Whether this is the first time that a task waits for itself.
+    pub(crate) fn warns_of_self_wait(&self) -> bool {
+        !self.warned_of_self_wait.swap(true, Ordering::Relaxed)
     }
 
     pub(crate) fn is_forked(&self) -> bool {

@@ -42,16 +42,31 @@ pub async fn connect(url: &str) -> Result<Locks, Error> {
         let schemes = registry::known_schemes();
         refuse(format!("this is not a URL; it begins with one of {schemes}")).with_source(source)
     })?;
-    let driver = registry::find(url.scheme())?;
+    refuse_stray_secret(&url)?;
+    let scheme = url.scheme().to_owned();
+    let driver = registry::find(&scheme)?;
     let asked = Asked::take_from(&mut url, driver.keys)?;
+    asked.wishes.check(&scheme, driver.ttl_floor)?;
     let backend = (driver.connect)(&url).await?;
     asked.compare(backend.profile())?;
-    asked.wishes.check(backend.profile())?;
     Ok(Locks::start(backend, asked.wishes))
 }
 
 fn refuse(message: impl Into<String>) -> Error {
     Error::bad_input(Operation::Configure, message)
+}
+
+/// A password with a bare `/`, `?` or `#` puts its rest and an `@` behind the host, where other
+/// errors would quote it.
+fn refuse_stray_secret(url: &Url) -> Result<(), Error> {
+    let behind = [Some(url.path()), url.query(), url.fragment()];
+    if url.has_host() && behind.into_iter().flatten().any(|part| part.contains('@')) {
+        return Err(refuse(
+            "there is an `@` behind the host: in a password, write `/` as %2F, `?` as %3F, `#` as \
+             %23; elsewhere write `@` as %40",
+        ));
+    }
+    Ok(())
 }
 
 /// What a URL asks of the client and of the backend's profile.

@@ -24,6 +24,8 @@ pub(crate) struct Held {
     max: Option<(Instant, Instant)>,
     /// The task that acquired it, to tell of a task that waits for itself.
     task: Option<tokio::task::Id>,
+    /// An earlier claim of its owner was never answered, and may still land.
+    strays: bool,
 }
 
 /// Why a lease is not live.
@@ -63,13 +65,14 @@ impl Held {
         terms: &Terms,
         grant: Grant,
         task: Option<tokio::task::Id>,
+        strays: bool,
     ) -> Self {
         let mut lease = Lease::new(claim.name.clone(), claim.owner, grant.token, claim.ttl);
         lease.keep_alive = claim.keep_alive;
         let granted_at = grant.validity.from;
         let max = terms.max_hold.map(|max_hold| {
             let end = granted_at.saturating_add(max_hold);
-            (end.saturating_sub(margin(max_hold)), end)
+            (end.saturating_sub(margin(max_hold.min(claim.ttl.get()))), end)
         });
         let held = Self {
             lease,
@@ -79,6 +82,7 @@ impl Held {
             min_hold: terms.min_hold,
             max,
             task,
+            strays,
         };
         held.word.store(held.deadline_word(&grant.validity), Ordering::Release);
         held
@@ -177,6 +181,11 @@ impl Held {
         self.max.map(|(_, end)| end)
     }
 
+    /// Whether something of its owner may land in the store after its end.
+    pub(crate) fn strays(&self) -> bool {
+        self.strays
+    }
+
     pub(crate) fn task(&self) -> Option<tokio::task::Id> {
         self.task
     }
@@ -186,9 +195,7 @@ impl Held {
 mod tests {
     use super::{Held, Over};
     use crate::terms::{Terms, Wishes};
-    use leasehold_api::{
-        Claim, Grant, Instant, LockName, Loss, Owner, Profile, Token, Ttl, Validity,
-    };
+    use leasehold_api::{Claim, Grant, Instant, LockName, Loss, Owner, Token, Ttl, Validity};
     use std::time::Duration;
 
     fn at(millis: u64) -> Instant {
@@ -203,11 +210,11 @@ mod tests {
     fn held(change: impl FnOnce(&mut Wishes)) -> Held {
         let mut wishes = Wishes { ttl: Duration::from_secs(1), ..Wishes::default() };
         change(&mut wishes);
-        let terms: Terms = wishes.check(&Profile::new("test")).unwrap();
+        let terms: Terms = wishes.check("test", Duration::ZERO).unwrap();
         let ttl = Ttl::new(Duration::from_secs(1)).unwrap();
         let claim = Claim::new(LockName::new("n").unwrap(), Owner::random(), ttl);
         let grant = Grant { token: Token::new(7).unwrap(), validity: valid(1000) };
-        Held::new(&claim, &terms, grant, None)
+        Held::new(&claim, &terms, grant, None, false)
     }
 
     #[test]
@@ -256,8 +263,9 @@ mod tests {
     fn max_hold_caps_every_deadline() {
         let held = held(|w| w.max_hold = Some(Duration::from_millis(1500)));
         held.extend(&valid(1900), at(1950)).unwrap();
-        assert_eq!(held.live(at(2482)), Ok(at(2483)));
-        assert_eq!(held.live(at(2483)), Err(Over::Lost(Loss::MaxHold)));
+        // A hundredth of the TTL, which is the shorter one, and 2 ms before 2,500.
+        assert_eq!(held.live(at(2487)), Ok(at(2488)));
+        assert_eq!(held.live(at(2488)), Err(Over::Lost(Loss::MaxHold)));
         assert_eq!(held.max_end(), Some(at(2500)));
     }
 

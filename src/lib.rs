@@ -4,6 +4,7 @@ mod acquire;
 mod cleanup;
 mod client;
 mod connect;
+mod failure;
 mod guard;
 mod held;
 mod keeper;
@@ -20,6 +21,6 @@ pub use lock::Lock;
 pub use locks::Locks;
 
 pub use leasehold_api::{
-    Backend, Error, ErrorKind, Guarantee, Holder, LockName, Loss, Metadata, Operation, Owner,
-    Profile, Scope, Token,
+    Backend, Error, ErrorKind, Guarantee, Holder, LockName, Loss, Metadata, Names, Operation,
+    Owner, Profile, Scope, Token,
 };

@@ -138,7 +138,9 @@ impl Lock {
 
     fn waiter(&self) -> Result<Waiter, Error> {
         self.client.check_usable(Operation::Acquire)?;
-        let terms = self.wishes.check(self.client.backend.profile())?;
+        let profile = self.client.backend.profile();
+        let terms = self.wishes.check(profile.backend, profile.ttl_floor)?;
+        self.client.note_ttl(terms.ttl);
         let mut metadata = Metadata::of_this_process();
         metadata.host = self.client.host.clone();
         metadata.label = terms.label.clone();

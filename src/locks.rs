@@ -62,7 +62,7 @@ impl Locks {
 
     /// Ends the client: its guards are told that they are lost (`Closed`) and are released, its
     /// waits end with `Closed`; then it waits for queued releases and one round of clean-up, at
-    /// most min(longest TTL held, 10 s), by its clock. Later calls get `Closed`; a second close
+    /// most min(longest TTL asked for, 10 s), by its clock. Later calls get `Closed`; a second close
     /// has nothing left to do.
     ///
     /// # Errors
@@ -80,14 +80,12 @@ impl Locks {
             return client.check_usable(Operation::Release);
         }
         client.closed.cancel();
-        let held = client.schedule.close();
-        let longest = held.iter().map(|held| held.lease.ttl.get()).max();
-        for held in held {
+        for held in client.schedule.close() {
             held.lose(Loss::Closed);
             client.settle_loss(&held);
         }
         client.acquisitions.close();
-        let limit = longest.unwrap_or(LONGEST).min(LONGEST);
+        let limit = client.longest_ttl().unwrap_or(LONGEST).min(LONGEST);
         let done = async {
             // What they may have left is queued before they count as gone.
             client.acquisitions.wait().await;

@@ -1,6 +1,7 @@
 //! Which driver serves which scheme, among those compiled in.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use leasehold_api::{Backend, Error, ErrorKind, Operation};
@@ -11,6 +12,8 @@ use url::Url;
 pub(crate) struct Driver {
     /// The URL keys it takes.
     pub(crate) keys: &'static [&'static str],
+    /// The shortest TTL that it keeps.
+    pub(crate) ttl_floor: Duration,
     /// Connects; the URL has only the driver's own keys left.
     pub(crate) connect: fn(&Url) -> Connecting<'_>,
 }
@@ -33,7 +36,17 @@ const SCHEMES: [Scheme; 3] = [
 #[cfg(feature = "memory")]
 const MEMORY: Option<Driver> = Some(Driver {
     keys: &[],
+    ttl_floor: leasehold_memory::TTL_FLOOR,
     connect: |url| {
+        let extra = !url.username().is_empty()
+            || url.password().is_some()
+            || url.port().is_some()
+            || url.fragment().is_some();
+        if extra {
+            let message = "a memory URL is `memory:path`, without user, port or fragment";
+            let error = Error::bad_input(Operation::Configure, message);
+            return Box::pin(async { Err(error) });
+        }
         let path = format!("{}{}", url.host_str().unwrap_or_default(), url.path());
         let driver = Arc::new(leasehold_memory::Memory::shared(&path));
         Box::pin(async { Ok(driver as Arc<dyn Backend>) })
@@ -45,6 +58,7 @@ const MEMORY: Option<Driver> = None;
 #[cfg(feature = "redis")]
 const REDIS: Option<Driver> = Some(Driver {
     keys: leasehold_redis::URL_KEYS,
+    ttl_floor: leasehold_redis::TTL_FLOOR,
     connect: |url| Box::pin(leasehold_redis::connect(url)),
 });
 #[cfg(not(feature = "redis"))]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use leasehold_api::{Error, ErrorKind, HandedOver, Loss, Operation, Released};
+use leasehold_api::{Error, HandedOver, Loss, Operation, Released};
 
 use crate::cleanup::Job;
 use crate::client::Client;
@@ -26,7 +26,7 @@ pub(crate) async fn let_go(client: &Arc<Client>, held: Arc<Held>) -> Result<(), 
         Some(_) => None,
         None => client.queue.next_after(&held),
     };
-    let mut letting = Letting { client, held: &held, next: None, told: false };
+    let mut letting = Letting { client, held: &held, next: None, told: false, settled: false };
     let lost = match next {
         Some((waiter, yields)) => {
             let waiter = letting.next.insert(waiter).clone();
@@ -35,12 +35,13 @@ pub(crate) async fn let_go(client: &Arc<Client>, held: Arc<Held>) -> Result<(), 
             outcome
         }
         None => {
-            let limit = held.lease.ttl.get() / 3;
+            let limit = Client::limit(held.lease.ttl);
             let ticket = held.lease.ticket();
             let release = client.backend.release(&ticket, reopen_after);
-            let Released { outcome, .. } =
+            let Released { outcome, settled } =
                 client.bounded(Operation::Release, limit, release).await?;
             letting.told = true;
+            letting.settled = settled;
             outcome.err()
         }
     };
@@ -54,20 +55,23 @@ async fn hand_over(
     waiter: &Arc<Waiter>,
     yields: bool,
 ) -> Result<Option<Loss>, Error> {
-    let limit = held.lease.ttl.get() / 3;
+    let limit = Client::limit(held.lease.ttl);
     let mut claim = waiter.claim.clone().with_queue(true);
     claim.metadata.since = SystemTime::now();
     let call = client.backend.hand_over(&held.lease, &claim, yields);
     match client.bounded(Operation::Release, limit, call).await? {
-        HandedOver::NotMine(loss) => return Ok(Some(loss)),
+        HandedOver::NotMine(loss) => {
+            client.queue.vacate(held, Some(waiter));
+            return Ok(Some(loss));
+        }
         HandedOver::Yielded => client.queue.yielded(held, waiter),
         HandedOver::Granted(grant) => {
             let now = client.clock.now();
-            let next = Arc::new(Held::new(&waiter.claim, &waiter.terms, grant, waiter.task));
+            let next = Arc::new(Held::new(&waiter.claim, &waiter.terms, grant, waiter.task, false));
             let late = next.live(now).is_err();
             if late || !client.schedule.add(next.clone(), &grant.validity, now) {
                 // It stands in the store for a waiter that is told to go there and see.
-                client.free(next.lease.ticket(), next.lease.ttl);
+                client.free_held(&next, now);
                 client.queue.vacate(held, Some(waiter));
             } else if !client.queue.deliver(next.clone()) && next.end(now).is_ok() {
                 client.queue_job(Job::LetGo(next));
@@ -84,29 +88,22 @@ struct Letting<'a> {
     held: &'a Arc<Held>,
     next: Option<Arc<Waiter>>,
     told: bool,
+    /// Whether nothing of its owner can land any more, if the driver has said so.
+    settled: bool,
 }
 
 impl Drop for Letting<'_> {
     fn drop(&mut self) {
-        let Self { client, held, next, told } = self;
+        let Self { client, held, next, told, settled } = self;
         if *told {
             // After a hand-over the holder is another one, and this changes nothing.
             client.queue.vacate(held, None);
+            if held.strays() && !*settled {
+                client.free_held(held, client.clock.now());
+            }
         } else {
             client.queue.vacate(held, next.as_deref());
             client.free_held(held, client.clock.now());
         }
     }
-}
-
-/// Whether the request behind this error may have taken effect, or still may.
-pub(crate) fn may_have_landed(error: &Error) -> bool {
-    use ErrorKind::{Closed, Indeterminate, TooLate, Unclassified};
-    matches!(error.kind(), Closed | Indeterminate | TooLate | Unclassified)
-}
-
-/// Whether asking again may help.
-pub(crate) fn may_mend(error: &Error) -> bool {
-    use ErrorKind::{Busy, Indeterminate, NotPrimary, Unreachable};
-    matches!(error.kind(), Busy | Indeterminate | NotPrimary | Unreachable)
 }

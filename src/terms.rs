@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_api::{Error, Label, Operation, Profile, Ttl};
+use leasehold_api::{Error, Label, Operation, Ttl};
 
 /// The caller's wishes, unchecked: setters don't fail.
 #[derive(Debug, Clone)]
@@ -39,14 +39,14 @@ pub(crate) struct Terms {
 }
 
 impl Wishes {
-    /// Checks everything at once, before any network traffic.
-    pub(crate) fn check(&self, profile: &Profile) -> Result<Terms, Error> {
+    /// Checks everything at once, before any network traffic; `floor` is the backend's for TTLs.
+    pub(crate) fn check(&self, backend: &str, floor: Duration) -> Result<Terms, Error> {
         let refuse = |what: String| Err(Error::bad_input(Operation::Configure, what));
-        let (floor, longest) = (profile.ttl_floor, Ttl::MAX);
+        let longest = Ttl::MAX;
         let ttl = match Ttl::new(self.ttl) {
             Ok(ttl) if self.ttl >= floor => ttl,
             _ => {
-                let (asked, backend) = (self.ttl, profile.backend);
+                let asked = self.ttl;
                 return refuse(format!(
                     "a TTL of {asked:?} is not within {floor:?} to 30 days, which {backend} keeps"
                 ));
@@ -77,11 +77,12 @@ impl Wishes {
 #[cfg(test)]
 mod tests {
     use super::Wishes;
-    use leasehold_api::{ErrorKind, Profile};
+    use leasehold_api::ErrorKind;
     use std::time::Duration;
 
     #[test]
     fn bad_durations_and_labels_are_refused_with_what_is_allowed() {
+        const FLOOR: Duration = Duration::from_millis(10);
         const DAYS_31: Duration = Duration::from_secs(31 * 24 * 60 * 60);
         type Change = fn(&mut Wishes);
         let bad: [(&str, Change); 9] = [
@@ -100,10 +101,10 @@ mod tests {
         for (says, change) in bad {
             let mut wishes = Wishes::default();
             change(&mut wishes);
-            let error = wishes.check(&Profile::new("test")).unwrap_err();
+            let error = wishes.check("test", FLOOR).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::BadInput);
             assert!(error.to_string().contains(says), "{error}");
         }
-        assert!(Wishes::default().check(&Profile::new("test")).is_ok());
+        assert!(Wishes::default().check("test", FLOOR).is_ok());
     }
 }

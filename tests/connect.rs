@@ -29,6 +29,47 @@ async fn bad_urls_say_what_is_allowed() {
 }
 
 #[tokio::test]
+async fn a_memory_url_has_a_path_and_no_more() {
+    for url in ["memory://user@h", "memory://:secret@h", "memory://h:1", "memory:path#part"] {
+        refused(url, ErrorKind::BadInput, &["without user, port or fragment"]).await;
+    }
+}
+
+/// A password with a bare `/`, `?` or `#` is cut there by every reader of URLs; what follows it
+/// must not be quoted by whoever finds the rest wrong.
+#[tokio::test]
+async fn no_part_of_a_password_is_quoted() {
+    for sign in ['/', '?', '#'] {
+        for scheme in ["redis", "rediss", "memory", "unknown"] {
+            for head in ["123", "12a"] {
+                let url = format!("{scheme}://user:{head}{sign}s3cret@127.0.0.1:1/0?ttl=1s");
+                let error = connect(&url).await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::BadInput, "{url}");
+                let mut shown = format!("{error} {error:?}");
+                let mut source = std::error::Error::source(&error);
+                while let Some(error) = source {
+                    shown += &format!(" {error} {error:?}");
+                    source = error.source();
+                }
+                assert!(!shown.contains("s3cret") && !shown.contains(head), "{shown}");
+            }
+        }
+    }
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn what_is_wrong_with_a_url_is_said_before_anything_is_sent() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let at = listener.local_addr().unwrap();
+    for bad in ["ttl=0s", "ttl=9ms", "ttl=31d", "wait=x", "prefix={a}", "nosuch=1", "scope=moon"] {
+        refused(&format!("redis://{at}/?{bad}"), ErrorKind::BadInput, &[]).await;
+    }
+    assert!(listener.accept().is_err(), "somebody connected");
+}
+
+#[tokio::test]
 async fn what_the_backend_cannot_give_is_refused_with_the_reason() {
     let says = ["scope `process` only", "`network` is asked for", "as correctness is"];
     refused("memory:?guarantee=correctness", ErrorKind::Guarantee, &says).await;

@@ -12,6 +12,7 @@ fn a_forked_child_refuses_and_leaves_the_lease_to_the_parent() {
     let locks = runtime.block_on(async { Locks::with_backend(Arc::new(Memory::new())) });
     let guard = runtime.block_on(locks.lock("n").unwrap().acquire()).unwrap();
     let dropped_in_child = runtime.block_on(locks.lock("m").unwrap().acquire()).unwrap();
+    let lock = locks.lock("n").unwrap();
     match fork::fork().unwrap() {
         fork::Fork::Child => {
             let forked = |result: Result<(), leasehold::Error>| {
@@ -21,6 +22,8 @@ fn a_forked_child_refuses_and_leaves_the_lease_to_the_parent() {
                 && guard.remaining().is_zero()
                 && forked(guard.token().map(drop))
                 && forked(locks.lock("n").map(drop))
+                && forked(runtime.block_on(lock.try_acquire()).map(drop))
+                && forked(runtime.block_on(lock.acquire()).map(drop))
                 && forked(runtime.block_on(guard.run(async {})))
                 && forked(runtime.block_on(guard.release()))
                 && forked(runtime.block_on(locks.close()));

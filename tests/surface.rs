@@ -25,6 +25,39 @@ fn public_items() -> Vec<String> {
     items
 }
 
+/// The public async functions of `src/`, each with its docs.
+fn async_functions() -> Vec<(String, String)> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut functions = Vec::new();
+    for file in std::fs::read_dir(src).expect("the crate has a src folder") {
+        let text = std::fs::read_to_string(file.expect("it can be read").path());
+        let mut docs = String::new();
+        for line in text.expect("it is text").lines().map(str::trim_start) {
+            match line {
+                doc if doc.starts_with("///") => docs += &format!("{doc}\n"),
+                attribute if attribute.starts_with("#[") => {}
+                item => {
+                    if item.starts_with("pub async fn ") {
+                        functions.push((item.to_owned(), docs.clone()));
+                    }
+                    docs.clear();
+                }
+            }
+        }
+    }
+    functions
+}
+
+#[test]
+fn every_public_future_says_what_a_drop_does_and_which_errors_there_are() {
+    let functions = async_functions();
+    assert!(functions.len() >= 8, "{functions:?}");
+    for (function, docs) in functions {
+        assert!(docs.contains("# Cancel safety"), "{function}");
+        assert!(!function.contains("Result<") || docs.contains("# Errors"), "{function}");
+    }
+}
+
 #[test]
 fn the_facade_has_at_most_60_public_items() {
     let items = public_items();

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use leasehold_api::{
     Acquired, Backend, Claim, Clock, Error, Grant, Guarantee, HandedOver, Holder, Lease, LockName,
-    Loss, Names, Operation, Order, Profile, Released, Renewal, Scope, Ticket, Token, TokioClock,
+    Names, Operation, Order, Profile, Released, Renewal, Scope, Ticket, Token, TokioClock,
     Validity, Waking, async_trait,
 };
 
-use crate::store::Store;
+use crate::store::{Handed, Store};
 
-const TTL_FLOOR: Duration = Duration::from_millis(10);
+/// The shortest TTL that is kept.
+pub const TTL_FLOOR: Duration = Duration::from_millis(10);
 
 /// A client of a store in this process. Clones share the store.
 #[derive(Debug, Clone)]
@@ -134,27 +135,15 @@ impl Backend for Memory {
         check_ttl(claim)?;
         let now = TokioClock.now();
         let mut store = self.store();
-        let repeated = store.record(&lease.name, now).is_some_and(|r| r.owner == claim.owner);
-        if !repeated {
-            // The waiters stay on their list: what follows in this same step decides.
-            if let Err(loss) = store.end(&lease.ticket(), None, now) {
-                return Ok(HandedOver::NotMine(loss));
-            }
-            if yield_to_others && store.others_wait(&claim.name, claim.owner, now) {
-                // An earlier place of this claim's would not be behind the others.
-                store.close_slot(&claim.name, claim.owner);
-                store.enqueue(claim, now);
-                store.wake_first(&claim.name, now);
-                return Ok(HandedOver::Yielded);
-            }
-        }
-        match store.acquire(claim, now).map_err(|error| error.with_backend("memory"))? {
-            Ok((token, expires)) => {
+        let handed = store.hand_over(lease, claim, yield_to_others, now);
+        Ok(match handed.map_err(|error| error.with_backend("memory"))? {
+            Handed::Granted(token, expires) => {
                 let validity = Validity { remaining: expires.since(now), from: now };
-                Ok(HandedOver::Granted(Grant { token, validity }))
+                HandedOver::Granted(Grant { token, validity })
             }
-            Err(_) => Ok(HandedOver::NotMine(Loss::TakenOver)),
-        }
+            Handed::NotMine(loss) => HandedOver::NotMine(loss),
+            Handed::Yielded => HandedOver::Yielded,
+        })
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<Holder>, Error> {

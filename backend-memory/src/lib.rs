@@ -3,4 +3,4 @@
 mod driver;
 mod store;
 
-pub use driver::Memory;
+pub use driver::{Memory, TTL_FLOOR};

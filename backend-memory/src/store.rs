@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_api::{
-    Claim, Error, ErrorKind, Holder, Instant, LockName, Loss, Metadata, Operation, Owner, Ticket,
-    Token, Ttl,
+    Claim, Error, ErrorKind, Holder, Instant, Lease, LockName, Loss, Metadata, Operation, Owner,
+    Ticket, Token, Ttl,
 };
 use tokio::sync::Notify;
 
@@ -47,6 +47,15 @@ struct Waiter {
 struct Slot {
     wake: Arc<Notify>,
     place: u64,
+}
+
+/// What became of a hand-over.
+#[derive(Debug)]
+pub(crate) enum Handed {
+    /// The claim holds the name: its token, and when that expires.
+    Granted(Token, Instant),
+    NotMine(Loss),
+    Yielded,
 }
 
 impl Record {
@@ -160,31 +169,59 @@ impl Store {
         now: Instant,
     ) -> Result<(), Loss> {
         self.close_slot(&ticket.name, ticket.owner);
-        let outcome = self.end(ticket, reopen_after, now);
+        let outcome = self.live_record(&ticket.name, now).ok_or(Loss::Gone).and_then(|record| {
+            record.compare(ticket.owner, ticket.token)?;
+            // A closed record stays as it is.
+            if record.metadata.take().is_some() {
+                record.expires = now.saturating_add(reopen_after.unwrap_or_default());
+            }
+            Ok(())
+        });
         self.wake_first(&ticket.name, now);
         outcome
     }
 
-    /// Ends or closes what the ticket names, and wakes nobody. A closed record stays as it is.
-    pub(crate) fn end(
+    /// Gives the lease to the claim, or ends it for the first of the others that wait. A repeat
+    /// finds what the claim was given.
+    pub(crate) fn hand_over(
         &mut self,
-        ticket: &Ticket,
-        reopen_after: Option<Duration>,
+        lease: &Lease,
+        claim: &Claim,
+        yield_to_others: bool,
         now: Instant,
-    ) -> Result<(), Loss> {
-        let record = self.live_record(&ticket.name, now).ok_or(Loss::Gone)?;
-        record.compare(ticket.owner, ticket.token)?;
-        if record.metadata.is_some() {
-            record.expires = now.saturating_add(reopen_after.unwrap_or_default());
-            record.metadata = None;
+    ) -> Result<Handed, Error> {
+        let Some(record) = self.live_record(&lease.name, now) else {
+            return Ok(Handed::NotMine(Loss::Gone));
+        };
+        if record.owner == claim.owner && record.metadata.is_some() {
+            let granted = Handed::Granted(record.token, record.expires);
+            self.close_slot(&claim.name, claim.owner);
+            return Ok(granted);
         }
-        Ok(())
+        if let Err(loss) = record.compare(lease.owner, Some(lease.token)) {
+            return Ok(Handed::NotMine(loss));
+        }
+        if record.metadata.is_none() {
+            return Ok(Handed::NotMine(Loss::Gone));
+        }
+        if yield_to_others && self.others_wait(&claim.name, claim.owner, now) {
+            // An earlier place of this claim's would not be behind the others.
+            self.close_slot(&claim.name, claim.owner);
+            self.enqueue(claim, now);
+            self.release(&lease.ticket(), None, now).expect("compared in this step");
+            return Ok(Handed::Yielded);
+        }
+        let (token, expires) = self.grant(claim, now)?;
+        self.close_slot(&claim.name, claim.owner);
+        Ok(Handed::Granted(token, expires))
     }
 
     /// Ends the lease of this token, whoever holds it.
     pub(crate) fn evict(&mut self, name: &LockName, token: Token, now: Instant) -> bool {
         match self.live_record(name, now) {
-            Some(record) if record.token == token => record.expires = now,
+            Some(record) if record.token == token && record.metadata.is_some() => {
+                record.expires = now;
+            }
             _ => return false,
         }
         self.wake_first(name, now);
@@ -192,14 +229,14 @@ impl Store {
     }
 
     /// Whether somebody other than `owner` waits for the name.
-    pub(crate) fn others_wait(&self, name: &LockName, owner: Owner, now: Instant) -> bool {
+    fn others_wait(&self, name: &LockName, owner: Owner, now: Instant) -> bool {
         let waits = |waiter: &Waiter| waiter.owner != owner && waiter.expires > now;
         self.names.get(name).is_some_and(|entry| entry.waiters.values().any(waits))
     }
 
     /// Opens the claim's slot if it has none, and puts it on the wait list, at the place of its
     /// first entry, for one TTL.
-    pub(crate) fn enqueue(&mut self, claim: &Claim, now: Instant) {
+    fn enqueue(&mut self, claim: &Claim, now: Instant) {
         let slot = self.slots.entry(claim.owner).or_insert_with(|| {
             self.next_place += 1;
             Slot { wake: Arc::new(Notify::new()), place: self.next_place }
@@ -214,7 +251,7 @@ impl Store {
         self.slots.get(&owner).map(|slot| slot.wake.clone())
     }
 
-    pub(crate) fn close_slot(&mut self, name: &LockName, owner: Owner) {
+    fn close_slot(&mut self, name: &LockName, owner: Owner) {
         if let Some(slot) = self.slots.remove(&owner)
             && let Some(entry) = self.names.get_mut(name)
         {
@@ -223,7 +260,7 @@ impl Store {
     }
 
     /// Takes the first live waiter off the list of a free name and wakes it.
-    pub(crate) fn wake_first(&mut self, name: &LockName, now: Instant) {
+    fn wake_first(&mut self, name: &LockName, now: Instant) {
         if self.record(name, now).is_some() {
             return;
         }

@@ -2,7 +2,7 @@
 //! the lock they sell more than there are, with it never.
 //!
 //! `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example coupons --features redis`
-#![allow(clippy::print_stdout)] // it is a demonstration
+#![expect(clippy::print_stdout, reason = "it is a demonstration")]
 
 use std::process::{Child, Command, ExitCode};
 use std::time::Duration;

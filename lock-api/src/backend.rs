@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::claim::{Acquired, Claim, HandedOver, Names, Released, Renewal};
-use crate::clock::Clock;
+use crate::clock::{BootClock, Clock};
 use crate::error::{Error, ErrorKind, Operation};
 use crate::lease::{Holder, Lease, Loss, Owner, Ticket, Token};
 use crate::name::LockName;
@@ -68,8 +68,10 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// What this driver, as configured, says of itself.
     fn profile(&self) -> &Profile;
 
-    /// The clock that validities count by.
-    fn clock(&self) -> Arc<dyn Clock>;
+    /// The clock that validities count by. Provided: the boot clock.
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(BootClock)
+    }
 
     /// Ends when this owner's slot is woken. Policy bounds it by time.
     /// [Clause 6](crate#6-waiting).

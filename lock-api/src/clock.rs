@@ -56,8 +56,8 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// The instant now.
     fn now(&self) -> Instant;
 
-    /// Ends at `at` or soon after, never before. An implementation re-reads [`now`](Clock::now)
-    /// at least once a second, so that a resume from suspend is noticed.
+    /// Ends at `at` or soon after, never before. Where `now` counts suspend and the timer does
+    /// not, an implementation re-reads it at least once a second.
     ///
     /// # Cancel safety
     ///
@@ -129,10 +129,9 @@ impl TokioClock {
 #[async_trait]
 impl Clock for TokioClock {
     fn now(&self) -> Instant {
-        let origin = Self::origin();
-        Instant(
-            tokio::time::Instant::now().saturating_duration_since(origin) + Duration::from_secs(1),
-        )
+        // Never near the origin, however young the process or the machine is.
+        const OFFSET: Duration = Duration::from_secs(1);
+        Instant(tokio::time::Instant::now().saturating_duration_since(Self::origin()) + OFFSET)
     }
 
     async fn sleep_until(&self, at: Instant) {

@@ -342,7 +342,7 @@ pub struct Grant {
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Loss {
-    /// No renewal was answered in time.
+    /// Its deadline passed: no renewal was answered in time, or none was asked for.
     Deadline,
     /// The store has no record of the lease: it expired there, was evicted or deleted.
     Gone,
@@ -359,7 +359,7 @@ pub enum Loss {
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Deadline => "no renewal was answered before its deadline",
+            Self::Deadline => "its deadline passed",
             Self::Gone => "the store no longer has its record",
             Self::TakenOver => "the store has another owner or token",
             Self::SessionGone => "the session that carried it ended",
