@@ -1,0 +1,186 @@
+//! The key format, version 1.
+//!
+//! ```text
+//! PREFIX:{v1:TT}:lock:NAME     the record of a name
+//! PREFIX:{v1:TT}:wait:NAME     the places of its waiters
+//! PREFIX:{v1:TT}:from:NAME     their entries
+//! PREFIX:{v1:TT}:token         the token counter of all names of a tag
+//! PREFIX:wake:PROCESS          the channel of a process
+//! ```
+//!
+//! `TT` is the name's tag, one of 256: the FNV-1a hash (64 bits) of its bytes, its eight bytes
+//! XORed together, as two hexadecimal digits. Redis Cluster hashes what is in the first braces, so
+//! all keys of a tag share a slot; a prefix has no braces, and braces in a name come later. The
+//! prefix ends at the first brace and the name is the rest, so no two names share a key.
+
+use leasehold_api::LockName;
+
+/// How many tags there are; a constant of the format.
+pub(crate) const TAGS: usize = 256;
+
+/// The keys under one prefix.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    prefix: String,
+    counters: Vec<String>,
+    pub(crate) channels: String,
+}
+
+impl Keys {
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self {
+            prefix: prefix.to_owned(),
+            counters: (0..TAGS).map(|tag| format!("{prefix}:{{v1:{tag:02x}}}:token")).collect(),
+            channels: format!("{prefix}:wake:"),
+        }
+    }
+
+    pub(crate) fn record(&self, name: &LockName) -> String {
+        self.key(name, "}:lock:")
+    }
+
+    pub(crate) fn places(&self, name: &LockName) -> String {
+        self.key(name, "}:wait:")
+    }
+
+    pub(crate) fn entries(&self, name: &LockName) -> String {
+        self.key(name, "}:from:")
+    }
+
+    pub(crate) fn counter(&self, name: &LockName) -> &str {
+        &self.counters[usize::from(tag(name.as_str()))]
+    }
+
+    pub(crate) fn counters(&self) -> &[String] {
+        &self.counters
+    }
+
+    /// A key that holds nothing, to try what is permitted on.
+    pub(crate) fn probe(&self) -> String {
+        format!("{}:{{v1:00}}:probe", self.prefix)
+    }
+
+    /// The pattern of all records whose name begins so, for SCAN.
+    pub(crate) fn pattern(&self, name_prefix: &str) -> String {
+        // Two wildcards stand for the tag; all else is literal.
+        format!("{}:{{v1:??}}:lock:{}*", literal(&self.prefix), literal(name_prefix))
+    }
+
+    /// The name of a record's key, if it is one of ours.
+    pub(crate) fn name(&self, key: &str) -> Option<LockName> {
+        let rest = key.strip_prefix(&*self.prefix)?.strip_prefix(":{v1:")?;
+        let (digits, name) = rest.split_once("}:lock:")?;
+        let name = LockName::new(name).ok()?;
+        (digits == format!("{:02x}", tag(name.as_str()))).then_some(name)
+    }
+
+    fn key(&self, name: &LockName, kind: &str) -> String {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let name = name.as_str();
+        let tag = usize::from(tag(name));
+        let mut key = String::with_capacity(self.prefix.len() + 7 + kind.len() + name.len());
+        key.push_str(&self.prefix);
+        key.push_str(":{v1:");
+        key.push(char::from(DIGITS[tag >> 4]));
+        key.push(char::from(DIGITS[tag & 15]));
+        key.push_str(kind);
+        key.push_str(name);
+        key
+    }
+}
+
+/// The tag of a name. Part of the format: it never changes.
+pub(crate) fn tag(name: &str) -> u8 {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in name.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    hash.to_le_bytes().iter().fold(0, |folded, byte| folded ^ byte)
+}
+
+/// Text that a SCAN pattern takes literally.
+fn literal(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Keys, tag};
+    use leasehold_api::LockName;
+    use std::collections::HashSet;
+
+    fn name(text: &str) -> LockName {
+        LockName::new(text).unwrap()
+    }
+
+    #[test]
+    fn the_format_is_fixed() {
+        let keys = Keys::new("shop");
+        assert_eq!(keys.record(&name("order:1001")), "shop:{v1:34}:lock:order:1001");
+        assert_eq!(keys.places(&name("order:1001")), "shop:{v1:34}:wait:order:1001");
+        assert_eq!(keys.entries(&name("order:1001")), "shop:{v1:34}:from:order:1001");
+        assert_eq!(keys.counter(&name("order:1001")), "shop:{v1:34}:token");
+        assert_eq!(keys.channels, "shop:wake:");
+    }
+
+    #[test]
+    fn names_and_prefixes_never_meet_in_a_key() {
+        let parts = ["a", ":", "{", "}", "lock:", "{v1:00}:lock:", "token", "*", "é"];
+        let mut seen = HashSet::new();
+        for prefix in ["p", "p:", "p:lock", "*"] {
+            let keys = Keys::new(prefix);
+            for first in parts {
+                for second in parts {
+                    for third in parts {
+                        let name = name(&format!("{first}{second}{third}"));
+                        let record = keys.record(&name);
+                        assert_eq!(keys.name(&record), Some(name.clone()));
+                        assert_eq!(record.find('{'), Some(prefix.len() + 1));
+                        seen.extend([record, keys.places(&name), keys.entries(&name)]);
+                    }
+                }
+            }
+            assert!(!seen.contains(keys.counter(&name("a"))));
+        }
+        assert_eq!(seen.len(), 4 * 3 * unique(&parts));
+    }
+
+    /// How many different names three of the parts make.
+    fn unique(parts: &[&str]) -> usize {
+        let names = parts.iter().flat_map(|a| {
+            parts.iter().flat_map(move |b| parts.iter().map(move |c| format!("{a}{b}{c}")))
+        });
+        names.collect::<HashSet<_>>().len()
+    }
+
+    #[test]
+    fn keys_of_others_have_no_name() {
+        let keys = Keys::new("shop");
+        let record = keys.record(&name("a"));
+        assert_eq!(Keys::new("sho").name(&record), None);
+        assert_eq!(keys.name(&keys.places(&name("a"))), None);
+        assert_eq!(keys.name("shop:{v1:zz}:lock:a"), None);
+        assert_eq!(keys.name("shop:{v1:00}:lock:"), None);
+    }
+
+    #[test]
+    fn a_pattern_takes_names_literally() {
+        assert_eq!(Keys::new("a*").pattern("x[1]?"), "a\\*:{v1:??}:lock:x\\[1\\]\\?*");
+    }
+
+    #[test]
+    fn tags_are_spread_evenly() {
+        let mut counts = [0_u32; super::TAGS];
+        for n in 0..25_600 {
+            counts[usize::from(tag(&format!("order:{n}")))] += 1;
+        }
+        assert!(counts.iter().all(|&count| (50..200).contains(&count)), "{counts:?}");
+    }
+}

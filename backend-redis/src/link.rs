@@ -1,0 +1,158 @@
+//! The connection that carries all commands: opened once for all who ask, replaced when lost.
+//!
+//! `redis::aio::ConnectionManager` is close, but it can't be told to give up a connection that
+//! swallows everything, has no generation to order requests by, retries a wrong password as often
+//! as a refused connection, and fails the call that finds an idle connection closed.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use leasehold_api::Instant;
+use redis::Value;
+use tokio::sync::watch;
+
+use crate::error::Failure;
+use crate::options::Options;
+use crate::scripts::Script;
+use crate::wire::Wire;
+
+/// How often a request is tried again that surely was not sent.
+const RETRIES: usize = 2;
+
+/// How to reach the server; checked, and with the files of TLS read.
+pub(crate) struct Target {
+    pub(crate) options: Options,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<crate::tls::Tls>,
+}
+
+impl Target {
+    /// Checks the options and reads the files they name; nothing is sent.
+    pub(crate) fn new(options: Options) -> Result<Self, leasehold_api::Error> {
+        options.check()?;
+        #[cfg(feature = "tls")]
+        let tls = match &options.tls {
+            Some(files) => Some(crate::tls::Tls::new(&options.host, files)?),
+            None => None,
+        };
+        Ok(Self {
+            options,
+            #[cfg(feature = "tls")]
+            tls,
+        })
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.options.fmt(f)
+    }
+}
+
+/// The current connection, or the way to the next one.
+#[derive(Debug, Clone)]
+pub(crate) struct Link(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    target: Arc<Target>,
+    state: Mutex<State>,
+    generations: AtomicU64,
+}
+
+#[derive(Debug)]
+enum State {
+    Down,
+    Opening(watch::Receiver<Option<Opened>>),
+    Up(Arc<Wire>),
+}
+
+type Opened = Result<Arc<Wire>, Failure>;
+
+/// What a script answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) value: Value,
+    /// When it was sent.
+    pub(crate) from: Instant,
+    /// On which connection.
+    pub(crate) generation: u64,
+}
+
+impl Link {
+    pub(crate) fn new(target: Arc<Target>) -> Self {
+        let state = Mutex::new(State::Down);
+        Self(Arc::new(Shared { target, state, generations: AtomicU64::new(0) }))
+    }
+
+    /// The connection, opened first if there is none that works.
+    ///
+    /// One attempt at a time, in a task of its own: who waits for it shares it, and who stops
+    /// waiting doesn't stop it. It ends by the connect timeout.
+    pub(crate) async fn wire(&self) -> Opened {
+        loop {
+            let mut opening = {
+                let mut state = self.state();
+                match &*state {
+                    State::Up(wire) if !wire.is_lost() => return Ok(wire.clone()),
+                    // A task that died with its runtime has closed its end.
+                    State::Opening(opening) if opening.has_changed().is_ok() => opening.clone(),
+                    _ => {
+                        let opening = self.open();
+                        *state = State::Opening(opening.clone());
+                        opening
+                    }
+                }
+            };
+            if let Ok(opened) = opening.wait_for(Option::is_some).await {
+                return opened.clone().expect("waited for some");
+            }
+        }
+    }
+
+    /// Runs a script on the connection; `sending` hears on which.
+    pub(crate) async fn script(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        args: &[&str],
+        mut sending: impl FnMut(u64) + Send,
+    ) -> Result<Answer, Failure> {
+        for _ in 0..RETRIES {
+            let wire = self.wire().await?;
+            sending(wire.generation);
+            match wire.script(script, keys, args).await {
+                // It had ended, which nobody had noticed yet.
+                Err(Failure::Unsent(_)) => {}
+                answer => return answer,
+            }
+        }
+        let wire = self.wire().await?;
+        sending(wire.generation);
+        wire.script(script, keys, args).await
+    }
+
+    fn open(&self) -> watch::Receiver<Option<Opened>> {
+        let (sender, receiver) = watch::channel(None);
+        let link = self.clone();
+        tokio::spawn(async move {
+            let generation = link.0.generations.fetch_add(1, Ordering::Relaxed);
+            let opened = Wire::open(&link.0.target, generation).await.map(Arc::new);
+            match &opened {
+                Ok(_) => tracing::debug!(generation, "redis: connected"),
+                Err(failure) => tracing::debug!(generation, %failure, "redis: can't connect"),
+            }
+            *link.state() = match &opened {
+                Ok(wire) => State::Up(wire.clone()),
+                Err(_) => State::Down,
+            };
+            sender.send_replace(Some(opened));
+        });
+        receiver
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().expect("nothing panics while it holds this lock")
+    }
+}

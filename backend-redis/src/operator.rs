@@ -1,0 +1,100 @@
+//! What an operator asks: who holds, and an end to it.
+
+use std::collections::BTreeMap;
+
+use leasehold_api::{Error, ErrorKind, Holder, LockName, Operation, Token};
+use redis::Value;
+
+use crate::answer;
+use crate::driver::{NAME, Redis};
+use crate::error::{Effect, Failure};
+use crate::link::Link;
+use crate::record::{self, Record};
+use crate::scripts::{EVICT, INSPECT};
+
+/// How many keys the server walks over a step of a list; it serves others between steps.
+const STEP: usize = 512;
+
+impl Redis {
+    pub(crate) async fn inspect_name(&self, name: &LockName) -> Result<Option<Holder>, Error> {
+        let record = self.keys.record(name);
+        match records(&self.link, &[&record]).await.map_err(looking)?.pop() {
+            None | Some(None | Some(Record::Closed)) => Ok(None),
+            Some(Some(Record::Held(holder))) => Ok(Some(holder)),
+            Some(Some(Record::Foreign)) => {
+                let message = "the lock's key holds something that is not leasehold's";
+                let error = Error::new(ErrorKind::Refused, Operation::Inspect, message);
+                Err(error.with_backend(NAME).with_code("FOREIGN"))
+            }
+        }
+    }
+
+    pub(crate) async fn list_names(
+        &self,
+        name_prefix: &str,
+    ) -> Result<Vec<(LockName, Holder)>, Error> {
+        let pattern = self.keys.pattern(name_prefix);
+        // SCAN may answer a key twice.
+        let mut found = BTreeMap::new();
+        let mut cursor = "0".to_owned();
+        loop {
+            let wire = self.link.wire().await.map_err(looking)?;
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(STEP);
+            let (next, keys) = step(wire.command(&scan).await.map_err(looking)?)?;
+            for keys in keys.chunks(STEP) {
+                let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+                let records = records(&self.link, &keys).await.map_err(looking)?;
+                for (key, record) in keys.iter().zip(records) {
+                    if let (Some(name), Some(Record::Held(holder))) = (self.keys.name(key), record)
+                    {
+                        found.insert(name, holder);
+                    }
+                }
+            }
+            if next == "0" {
+                return Ok(found.into_iter().collect());
+            }
+            cursor = next;
+        }
+    }
+
+    pub(crate) async fn evict_lease(&self, name: &LockName, token: Token) -> Result<bool, Error> {
+        let failed = |failure: Failure| failure.into_error(Operation::Evict, Effect::Changes);
+        let record = self.keys.record(name);
+        let (places, entries) = (self.keys.places(name), self.keys.entries(name));
+        let token = token.to_string();
+        let keys = [&*record, &places, &entries];
+        let answer = self.link.script(&EVICT, &keys, &[&token], |_| ()).await.map_err(failed)?;
+        match answer::number(&answer.value) {
+            Some(ended) => Ok(ended == 1),
+            None => Err(failed(answer::UNREADABLE)),
+        }
+    }
+}
+
+/// Reads records, each with what is left of it, in one step.
+async fn records(link: &Link, keys: &[&str]) -> Result<Vec<Option<Record>>, Failure> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let answer = link.script(&INSPECT, keys, &[], |_| ()).await?;
+    let items = answer::items(answer.value)?;
+    let read = |pair: &[Value]| match pair {
+        [Value::Nil, _] => Ok(None),
+        [Value::BulkString(text), Value::Int(left)] => Ok(Some(record::read(text, *left))),
+        _ => Err(answer::UNREADABLE),
+    };
+    items.chunks(2).map(read).collect()
+}
+
+fn step(value: Value) -> Result<(String, Vec<String>), Error> {
+    let (cursor, keys) = redis::from_redis_value::<(String, Vec<Vec<u8>>)>(value)
+        .map_err(|_| looking(answer::UNREADABLE))?;
+    // A key that is no text is none of ours.
+    Ok((cursor, keys.into_iter().filter_map(|key| String::from_utf8(key).ok()).collect()))
+}
+
+fn looking(failure: Failure) -> Error {
+    failure.into_error(Operation::Inspect, Effect::Reads)
+}
