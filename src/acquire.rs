@@ -32,7 +32,7 @@ pub(crate) async fn try_once(
     let mut traces = Traces { client, claim: &waiter.claim, left: true };
     let limit = Client::limit(waiter.claim.ttl).min(LONGEST_TRY);
     let outcome = match ask(client, &waiter.claim, limit).await {
-        Ok(Acquired::Granted(grant)) => begin(client, &waiter, grant, false).map(Some),
+        Ok(Acquired::Granted(grant)) => begin(client, &waiter, grant, None).map(Some),
         Ok(Acquired::Held { .. }) => Ok(None),
         Err(error) => Err(error),
     };
@@ -181,8 +181,8 @@ impl Claimant<'_> {
         let longest = Client::limit(self.waiter.claim.ttl);
         let mut claim = self.waiter.claim.clone().with_queue(queued);
         let mut pause = Pause::new(&claim);
-        // Whether an earlier attempt may still land.
-        let mut uncertain = self.traces.left;
+        // Since when an earlier attempt may still land.
+        let mut unanswered_since = self.traces.left.then(|| client.clock.now());
         let mut free_in = None;
         let mut stands_in_list = queued;
         loop {
@@ -196,12 +196,14 @@ impl Claimant<'_> {
                 claim.metadata.since = SystemTime::now();
                 let answer = ask(client, &claim, left.min(longest)).await;
                 let over = client.clock.now() >= end;
-                uncertain |= answer.as_ref().is_err_and(may_have_landed);
-                self.traces.left = uncertain || claim.queue;
+                if answer.as_ref().is_err_and(may_have_landed) {
+                    unanswered_since.get_or_insert(asked_at);
+                }
+                self.traces.left = unanswered_since.is_some() || claim.queue;
                 match answer {
                     Ok(Acquired::Granted(grant)) => {
                         self.traces.left = true;
-                        let guard = begin(client, self.waiter, grant, uncertain)?;
+                        let guard = begin(client, self.waiter, grant, unanswered_since)?;
                         self.in_line = false;
                         self.traces.left = false;
                         return Ok(guard);
@@ -282,18 +284,18 @@ impl Claimant<'_> {
     }
 }
 
-/// Sees to it that a local holder that is lost stands in nobody's way; the keeper does so too, if
-/// it runs. Answers the deadline of one that is not.
+/// Sees to it that a local holder that is over stands in nobody's way; the workers do so too, if
+/// they run. Answers the deadline of one that is not.
 fn settle_lost_holder(client: &Lifeline, claim: &Claim) -> Option<Instant> {
     let holder = client.queue.holder(&claim.name)?;
-    match holder.live(client.clock.now()) {
-        Ok(deadline) => Some(deadline),
-        Err(Over::Ended) => None,
-        Err(Over::Lost(_)) => {
-            client.queue.vacate(&holder, None);
-            None
-        }
+    let now = client.clock.now();
+    match holder.live(now) {
+        Ok(deadline) => return Some(deadline),
+        // Its release may be stuck; nobody has to wait for that beyond the deadline.
+        Err(Over::Ended) if now < holder.ended_before() => return Some(holder.ended_before()),
+        Err(Over::Ended | Over::Lost(_)) => client.queue.vacate(&holder),
     }
+    None
 }
 
 /// One bounded attempt.
@@ -306,15 +308,17 @@ async fn ask(client: &Arc<Lifeline>, claim: &Claim, limit: Duration) -> Result<A
 }
 
 /// Makes a grant a guard, unless it came too late or the client was closed.
-/// `strays` says that an earlier attempt was not answered.
+/// `unanswered_since` is when an earlier attempt began that was not answered: what was found may
+/// have been granted then.
 fn begin(
     client: &Arc<Lifeline>,
     waiter: &Waiter,
     grant: Grant,
-    strays: bool,
+    unanswered_since: Option<Instant>,
 ) -> Result<Guard, Error> {
     let now = client.clock.now();
-    let held = Arc::new(Held::new(&waiter.claim, &waiter.terms, grant, waiter.task, strays));
+    let held = Held::new(&waiter.claim, &waiter.terms, grant, waiter.task, unanswered_since);
+    let held = Arc::new(held);
     if held.live(now).is_err() {
         return Err(too_late(client));
     }

@@ -15,7 +15,7 @@ use crate::held::Held;
 use crate::release::let_go;
 
 /// First rounds under way at once: a thousand dropped guards must not drown the link.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 256;
 
 /// Work for the cleaner.
 #[derive(Debug)]

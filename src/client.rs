@@ -95,7 +95,7 @@ impl Client {
         let name = match &unsent.0 {
             Job::LetGo(held) => {
                 self.schedule.remove(held.lease.owner);
-                self.queue.vacate(held, None);
+                self.queue.vacate(held);
                 &held.lease.name
             }
             Job::Free { ticket, .. } => &ticket.name,
@@ -133,7 +133,7 @@ impl Client {
         let Err(Over::Lost(loss)) = held.live(now) else { return };
         let Lease { name, owner, token, .. } = &held.lease;
         tracing::warn!(lock = %name, %owner, %token, reason = %loss, "lost");
-        self.queue.vacate(held, None);
+        self.queue.vacate(held);
         match loss {
             // The store has said that nothing of it is left.
             Loss::Gone | Loss::TakenOver if !held.strays() => {}

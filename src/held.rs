@@ -26,6 +26,8 @@ pub(crate) struct Held {
     task: Option<tokio::task::Id>,
     /// An earlier claim of its owner was never answered, and may still land.
     strays: bool,
+    /// What the word was when it was ended.
+    ended_before: AtomicU64,
 }
 
 /// Why a lease is not live.
@@ -65,13 +67,13 @@ impl Held {
         terms: &Terms,
         grant: Grant,
         task: Option<tokio::task::Id>,
-        strays: bool,
+        unanswered_since: Option<Instant>,
     ) -> Self {
         let mut lease = Lease::new(claim.name.clone(), claim.owner, grant.token, claim.ttl);
         lease.keep_alive = claim.keep_alive;
         let granted_at = grant.validity.from;
         let max = terms.max_hold.map(|max_hold| {
-            let end = granted_at.saturating_add(max_hold);
+            let end = unanswered_since.unwrap_or(granted_at).saturating_add(max_hold);
             (end.saturating_sub(margin(max_hold.min(claim.ttl.get()))), end)
         });
         let held = Self {
@@ -82,7 +84,8 @@ impl Held {
             min_hold: terms.min_hold,
             max,
             task,
-            strays,
+            strays: unanswered_since.is_some(),
+            ended_before: AtomicU64::new(0),
         };
         held.word.store(held.deadline_word(&grant.validity), Ordering::Release);
         held
@@ -145,11 +148,18 @@ impl Held {
     pub(crate) fn end(&self, now: Instant) -> Result<(), Over> {
         loop {
             let word = nanos(self.live(now)?);
+            self.ended_before.store(word, Ordering::Release);
             let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
             if self.word.compare_exchange(word, ENDED, success, failure).is_ok() {
                 return Ok(());
             }
         }
+    }
+
+    /// The deadline that an ended lease had. Past it the store may have given the name away, even
+    /// if it was not told of the end.
+    pub(crate) fn ended_before(&self) -> Instant {
+        Instant::from_origin(Duration::from_nanos(self.ended_before.load(Ordering::Acquire)))
     }
 
     /// Fires when it is lost (by a look or by the keeper), not when it is released.
@@ -214,7 +224,7 @@ mod tests {
         let ttl = Ttl::new(Duration::from_secs(1)).unwrap();
         let claim = Claim::new(LockName::new("n").unwrap(), Owner::random(), ttl);
         let grant = Grant { token: Token::new(7).unwrap(), validity: valid(1000) };
-        Held::new(&claim, &terms, grant, None, false)
+        Held::new(&claim, &terms, grant, None, None)
     }
 
     #[test]

@@ -172,29 +172,24 @@ impl Queue {
         true
     }
 
-    /// The hand-over yielded: its waiter stands in the store's wait list now.
-    pub(crate) fn yielded(&self, held: &Held, waiter: &Waiter) {
-        let mut lines = self.lines();
-        let Some(line) = lines.get_mut(&held.lease.name) else { return };
-        if let Some(at) = line.position(waiter.claim.owner) {
-            line.waiters[at].turn = Turn::Store { traces: true, queued: true };
-            waiter.moved.notify_one();
-        }
-        clear_holder(&mut lines, held);
+    /// This lease is over: the head goes to the store.
+    pub(crate) fn vacate(&self, held: &Held) {
+        clear_holder(&mut self.lines(), held);
     }
 
-    /// This lease is over: the head goes to the store. So does `pending`, whose claim the failed
-    /// hand-over may have left there.
-    pub(crate) fn vacate(&self, held: &Held, pending: Option<&Waiter>) {
+    /// This lease is over, and the hand-over to `pending` did not bring a grant: it goes to the
+    /// store, where its claim may be; with `queued` it stands in the wait list there. `false` if
+    /// it has left the line: then nobody else frees what its claim has there.
+    pub(crate) fn send_to_store(&self, held: &Held, pending: &Waiter, queued: bool) -> bool {
         let mut lines = self.lines();
-        if let Some(pending) = pending
-            && let Some(line) = lines.get_mut(&held.lease.name)
-            && let Some(at) = line.position(pending.claim.owner)
-        {
-            line.waiters[at].turn = Turn::Store { traces: true, queued: false };
+        let line = lines.get_mut(&held.lease.name);
+        let at = line.as_deref().and_then(|line| line.position(pending.claim.owner));
+        if let (Some(line), Some(at)) = (line, at) {
+            line.waiters[at].turn = Turn::Store { traces: true, queued };
             pending.moved.notify_one();
         }
         clear_holder(&mut lines, held);
+        at.is_some()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use leasehold_api::{Error, HandedOver, Loss, Operation, Released};
+use leasehold_api::{Claim, Error, HandedOver, Loss, Operation, Released};
 
 use crate::cleanup::Job;
 use crate::client::Client;
@@ -59,20 +59,28 @@ async fn hand_over(
     let mut claim = waiter.claim.clone().with_queue(true);
     claim.metadata.since = SystemTime::now();
     let call = client.backend.hand_over(&held.lease, &claim, yields);
-    match client.bounded(Operation::Release, limit, call).await? {
+    let handed_over = client.bounded(Operation::Release, limit, call).await;
+    match handed_over.map_err(|error| error.with_operation(Operation::Release))? {
         HandedOver::NotMine(loss) => {
-            client.queue.vacate(held, Some(waiter));
+            client.queue.send_to_store(held, waiter, false);
             return Ok(Some(loss));
         }
-        HandedOver::Yielded => client.queue.yielded(held, waiter),
+        HandedOver::Yielded => {
+            if !client.queue.send_to_store(held, waiter, true) {
+                let Claim { name, owner, ttl, .. } = &waiter.claim;
+                client.free(name.clone(), *owner, *ttl);
+            }
+        }
         HandedOver::Granted(grant) => {
             let now = client.clock.now();
-            let next = Arc::new(Held::new(&waiter.claim, &waiter.terms, grant, waiter.task, false));
+            let next = Arc::new(Held::new(&waiter.claim, &waiter.terms, grant, waiter.task, None));
             let late = next.live(now).is_err();
             if late || !client.schedule.add(next.clone(), &grant.validity, now) {
-                // It stands in the store for a waiter that is told to go there and see.
-                client.free_held(&next, now);
-                client.queue.vacate(held, Some(waiter));
+                // The waiter finds it in the store, and what is left of it. Freed here, it would be
+                // taken from under the guard that comes of that.
+                if !client.queue.send_to_store(held, waiter, false) {
+                    client.free_held(&next, now);
+                }
             } else if !client.queue.deliver(next.clone()) && next.end(now).is_ok() {
                 client.queue_job(Job::LetGo(next));
             }
@@ -97,12 +105,15 @@ impl Drop for Letting<'_> {
         let Self { client, held, next, told, settled } = self;
         if *told {
             // After a hand-over the holder is another one, and this changes nothing.
-            client.queue.vacate(held, None);
+            client.queue.vacate(held);
             if held.strays() && !*settled {
                 client.free_held(held, client.clock.now());
             }
         } else {
-            client.queue.vacate(held, next.as_deref());
+            match next {
+                Some(next) => _ = client.queue.send_to_store(held, next, false),
+                None => client.queue.vacate(held),
+            }
             client.free_held(held, client.clock.now());
         }
     }

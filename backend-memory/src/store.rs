@@ -160,8 +160,8 @@ impl Store {
         Ok(())
     }
 
-    /// Ends what the ticket names, or closes it for a while; wakes the first waiter of a name
-    /// that is free then, whoever asked.
+    /// Ends what the ticket names, or closes it for a while; wakes the first waiter then, and that
+    /// of a name that is free, whoever asked.
     pub(crate) fn release(
         &mut self,
         ticket: &Ticket,
@@ -172,13 +172,17 @@ impl Store {
         let outcome = self.live_record(&ticket.name, now).ok_or(Loss::Gone).and_then(|record| {
             record.compare(ticket.owner, ticket.token)?;
             // A closed record stays as it is.
-            if record.metadata.take().is_some() {
+            let was_held = record.metadata.take().is_some();
+            if was_held {
                 record.expires = now.saturating_add(reopen_after.unwrap_or_default());
             }
-            Ok(())
+            Ok(was_held)
         });
-        self.wake_first(&ticket.name, now);
-        outcome
+        // Also when the name was closed just now: one waiter learns when it opens.
+        if outcome == Ok(true) || self.record(&ticket.name, now).is_none() {
+            self.wake_first(&ticket.name, now);
+        }
+        outcome.map(drop)
     }
 
     /// Gives the lease to the claim, or ends it for the first of the others that wait. A repeat
@@ -259,11 +263,8 @@ impl Store {
         }
     }
 
-    /// Takes the first live waiter off the list of a free name and wakes it.
+    /// Takes the first live waiter off the list and wakes it.
     fn wake_first(&mut self, name: &LockName, now: Instant) {
-        if self.record(name, now).is_some() {
-            return;
-        }
         let Some(entry) = self.names.get_mut(name) else { return };
         while let Some((_, waiter)) = entry.waiters.pop_first() {
             if waiter.expires > now
@@ -273,7 +274,8 @@ impl Store {
                 break;
             }
         }
-        if entry.waiters.is_empty() {
+        let held = entry.record.as_ref().is_some_and(|record| record.expires > now);
+        if entry.waiters.is_empty() && !held {
             self.names.remove(name);
         }
     }

@@ -7,8 +7,9 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
-use leasehold_api::Instant;
+use leasehold_api::{BootClock, Clock, Instant};
 use redis::Value;
 use tokio::sync::watch;
 
@@ -50,6 +51,9 @@ impl fmt::Debug for Target {
     }
 }
 
+/// Between attempts to connect. Callers have a back-off of their own; this is for all together.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+
 /// The current connection, or the way to the next one.
 #[derive(Debug, Clone)]
 pub(crate) struct Link(Arc<Shared>);
@@ -63,7 +67,8 @@ struct Shared {
 
 #[derive(Debug)]
 enum State {
-    Down,
+    /// Not open; and when and why it could not be opened last.
+    Down(Option<(Instant, Failure)>),
     Opening(watch::Receiver<Option<Opened>>),
     Up(Arc<Wire>),
 }
@@ -82,7 +87,7 @@ pub(crate) struct Answer {
 
 impl Link {
     pub(crate) fn new(target: Arc<Target>) -> Self {
-        let state = Mutex::new(State::Down);
+        let state = Mutex::new(State::Down(None));
         Self(Arc::new(Shared { target, state, generations: AtomicU64::new(0) }))
     }
 
@@ -96,6 +101,12 @@ impl Link {
                 let mut state = self.state();
                 match &*state {
                     State::Up(wire) if !wire.is_lost() => return Ok(wire.clone()),
+                    // Many who ask don't make many attempts.
+                    State::Down(Some((at, failure)))
+                        if BootClock.now().since(*at) < SHORTEST_PAUSE =>
+                    {
+                        return Err(failure.clone());
+                    }
                     // A task that died with its runtime has closed its end.
                     State::Opening(opening) if opening.has_changed().is_ok() => opening.clone(),
                     _ => {
@@ -145,7 +156,7 @@ impl Link {
             }
             *link.state() = match &opened {
                 Ok(wire) => State::Up(wire.clone()),
-                Err(_) => State::Down,
+                Err(failure) => State::Down(Some((BootClock.now(), failure.clone()))),
             };
             sender.send_replace(Some(opened));
         });

@@ -50,6 +50,14 @@ impl Pulse {
         self.ended.load(Ordering::Acquire) || silent > limit
     }
 
+    /// Ends soon after the connection is lost in that sense.
+    pub(crate) async fn lost(&self, limit: Duration) {
+        let look = (limit / 4).max(Duration::from_millis(10));
+        while !self.is_lost(limit) {
+            tokio::time::sleep(look).await;
+        }
+    }
+
     /// How often something was written. Unchanged since before a request: that was not sent.
     pub(crate) fn writes(&self) -> u64 {
         self.writes.load(Ordering::Acquire)

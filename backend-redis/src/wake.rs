@@ -122,12 +122,18 @@ impl Shared {
         loop {
             match self.subscribe().await {
                 Ok(socket) => {
-                    pause = BACK_OFF.0;
+                    let opened = tokio::time::Instant::now();
                     self.wake_all(); // before `Yes` lets those look who waited for it
                     self.subscribed.send_replace(Subscribed::Yes);
                     self.end_of(socket).await;
                     self.subscribed.send_replace(Subscribed::NotYet);
                     tracing::debug!("redis: the subscription ended");
+                    if opened.elapsed() > BACK_OFF.1 {
+                        pause = BACK_OFF.0;
+                    } else {
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(BACK_OFF.1);
+                    }
                 }
                 Err(failure) => {
                     self.subscribed.send_replace(Subscribed::Failed);

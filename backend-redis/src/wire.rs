@@ -147,6 +147,7 @@ pub(crate) async fn open(
             Ok::<_, ()>(())
         });
     }
+    let limit = target.options.timeout;
     let opening = async {
         let tcp = dial(&target.options).await.map_err(unopened)?;
         #[cfg(feature = "tls")]
@@ -157,9 +158,9 @@ pub(crate) async fn open(
                 io::ErrorKind::InvalidData => Failure::Handshake(error.into()),
                 _ => unopened(error),
             })?;
-            return attach(stream, info, config).await.map_err(Failure::Open);
+            return attach(stream, info, config, limit).await.map_err(Failure::Open);
         }
-        attach(tcp, info, config).await.map_err(Failure::Open)
+        attach(tcp, info, config, limit).await.map_err(Failure::Open)
     };
     let opened = tokio::time::timeout(target.options.connect_timeout, opening).await;
     opened.unwrap_or_else(|_| Err(Failure::timed_out()))
@@ -186,6 +187,7 @@ async fn attach<S>(
     stream: S,
     info: &RedisConnectionInfo,
     config: AsyncConnectionConfig,
+    limit: Duration,
 ) -> RedisResult<Socket>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -193,10 +195,14 @@ where
     let pulse = Pulse::new();
     let stream = Pulsed::new(stream, pulse.clone());
     let (connection, driver) = MultiplexedConnection::new_with_config(info, stream, config).await?;
-    let end = EndOnDrop(pulse.clone());
+    let (end, watched) = (EndOnDrop(pulse.clone()), pulse.clone());
     let task = tokio::spawn(async move {
         let _end = end; // also when the runtime drops this task
-        driver.await;
+        // With the driver end the requests under way, whose answers would never come.
+        tokio::select! {
+            () = driver => {}
+            () = watched.lost(limit) => {}
+        }
     });
     Ok(Socket { connection, pulse, task: Running(task) })
 }

@@ -141,6 +141,13 @@ impl Error {
         self
     }
 
+    /// Names the operation, where the one that failed was part of another.
+    #[must_use]
+    pub fn with_operation(mut self, operation: Operation) -> Self {
+        self.0.operation = operation;
+        self
+    }
+
     /// Adds the server's own code.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<String>) -> Self {

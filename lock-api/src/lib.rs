@@ -65,7 +65,7 @@
 //! 5. It **must** work without any state that the driver keeps by owner.
 //! 6. With `reopen_after` the record **must** become a closed one with my owner and that expiry:
 //!    acquire says `Held` without a holder, renew says `NotMine`, a repeat says released and
-//!    changes nothing.
+//!    changes nothing. Closing wakes the first in the queue, who so learns when the name opens.
 //!
 //! # 6. Waiting
 //!
@@ -96,8 +96,9 @@
 //! 1. Every method may be dropped at any await. What was sent may still land; nothing else may
 //!    break: no lock poisoned, no connection left in the middle of an answer, no slot leaked that
 //!    a release by owner does not close.
-//! 2. Policy bounds acquire and release by a third of the TTL, a renewal by a sixth. A driver
-//!    bounds a call itself only where dropping it is not enough.
+//! 2. Policy drops an acquire or a release after a third of the TTL (10 s at most). A renewal is
+//!    repeated after a sixth, and dropped after the whole. A driver bounds a call itself only where
+//!    dropping it is not enough.
 //! 3. A request that may have taken effect **must** be [`ErrorKind::Indeterminate`]; one that
 //!    surely did not **must not**.
 //!
