@@ -270,14 +270,21 @@ impl Claimant<'_> {
 
     fn not_acquired(&self, holder: Option<Holder>) -> Error {
         let client = self.traces.client;
-        let holder = holder.or_else(|| {
-            let held = client.queue.holder(&self.waiter.claim.name)?;
-            Some(Holder::new(held.lease.owner, held.lease.token, None))
+        let now = client.clock.now();
+        let ours = client.queue.holder(&self.waiter.claim.name);
+        let ours = ours.filter(|_| holder.is_none()).map(|held| {
+            let remaining = held.live(now).map_or(Duration::ZERO, |until| until.since(now));
+            Holder::new(held.lease.owner, held.lease.token, Some(remaining))
         });
-        let message = match &holder {
-            Some(holder) => format!("the wait ended while it was held by {holder}"),
-            None => "the wait ended while somebody else held it".to_owned(),
+        let message = match (&holder, &ours) {
+            (Some(holder), _) => format!("the wait ended while it was held by {holder}"),
+            (None, Some(ours)) => format!(
+                "the wait ended while another guard of this client held it ({ours}); a lock is \
+                 not re-entrant"
+            ),
+            (None, None) => "the wait ended while it was held, or closed by a min_hold".to_owned(),
         };
+        let holder = holder.or(ours);
         Error::new(ErrorKind::NotAcquired, Operation::Acquire, message)
             .with_backend(client.backend.profile().backend)
             .with_holder(holder)

@@ -68,6 +68,8 @@ impl Drop for Lifeline {
 impl Client {
     /// Starts the two workers on the current runtime.
     pub(crate) fn start(backend: Arc<dyn Backend>, defaults: Wishes) -> Arc<Lifeline> {
+        // Panics here, as documented, and not in the workers.
+        drop(tokio::time::sleep(Duration::ZERO));
         let (jobs, queued) = mpsc::unbounded_channel();
         let client = Arc::new(Self {
             clock: backend.clock(),

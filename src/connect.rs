@@ -22,7 +22,9 @@ const KEYS: [&str; 4] = ["guarantee", "scope", "ttl", "wait"];
 /// Keys for every backend: `ttl=30s` and `wait=30s` (the defaults of its locks),
 /// `guarantee=efficiency|correctness` and `scope=process|host|network` (what the backend must
 /// give at least; `guarantee=correctness` asks for `scope=network` unless one is named). The
-/// driver's own keys stand in its docs.
+/// driver's own keys: for Redis `prefix` (of all keys; default `leasehold`), `timeout` (after so
+/// long a silence a connection is replaced; 2 s), `connect_timeout` (5 s: a server that can't be
+/// reached is asked again until then), and with `rediss` `tls_ca`, `tls_cert`, `tls_key` (files).
 ///
 /// # Errors
 ///
@@ -40,7 +42,11 @@ const KEYS: [&str; 4] = ["guarantee", "scope", "ttl", "wait"];
 pub async fn connect(url: &str) -> Result<Locks, Error> {
     let mut url = Url::parse(url).map_err(|source| {
         let schemes = registry::known_schemes();
-        refuse(format!("this is not a URL; it begins with one of {schemes}")).with_source(source)
+        refuse(format!(
+            "this is not a URL ({source}); it begins with one of {schemes}, and a password in it \
+             has `/` as %2F, `?` as %3F, `#` as %23, `@` as %40"
+        ))
+        .with_source(source)
     })?;
     refuse_stray_secret(&url)?;
     let scheme = url.scheme().to_owned();

@@ -1,5 +1,6 @@
 //! What the caller holds.
 
+use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -16,13 +17,12 @@ use crate::release::let_go;
 /// A held lock: keeps the lease alive, knows when it is lost, releases it.
 ///
 /// Dropping it releases in the background: it never blocks and never panics, with or without a
-/// runtime. Where the client's runtime is gone, the lease ends with its TTL. Call
-/// [`release`](Guard::release) to know.
+/// runtime. Where the client's runtime is gone (also at the end of `main`), the lease ends with its
+/// TTL: call [`release`](Guard::release), or [`Locks::close`](crate::Locks::close) at shutdown.
 ///
 /// A guard that is forgotten (`std::mem::forget`, a leaked task) is renewed until its `max_hold`,
 /// or until the client is closed.
-#[must_use = "dropping the guard releases the lock at once"]
-#[derive(Debug)]
+#[must_use = "a dropped guard releases its lock: bind it to a name (`_guard`), not to `_`"]
 pub struct Guard {
     client: Arc<Lifeline>,
     held: Arc<Held>,
@@ -70,7 +70,7 @@ impl Guard {
         }
         match self.held.live(self.client.clock.now()) {
             Ok(_) => Ok(self.held.lease.token),
-            Err(over) => Err(lost_error(Operation::Hold, over)),
+            Err(over) => Err(self.lost_error(Operation::Hold, over)),
         }
     }
 
@@ -135,10 +135,10 @@ impl Guard {
         let mut work = pin!(work);
         std::future::poll_fn(|context| {
             if let Poll::Ready(loss) = lost.as_mut().poll(context) {
-                return Poll::Ready(Err(Error::lost(Operation::Hold, loss)));
+                return Poll::Ready(Err(self.lost_error(Operation::Hold, Over::Lost(loss))));
             }
             if let Err(over) = self.held.live(self.client.clock.now()) {
-                return Poll::Ready(Err(lost_error(Operation::Hold, over)));
+                return Poll::Ready(Err(self.lost_error(Operation::Hold, over)));
             }
             work.as_mut().poll(context).map(Ok)
         })
@@ -164,9 +164,34 @@ impl Guard {
             return self.client.check_usable(Operation::Release);
         }
         match self.held.end(self.client.clock.now()) {
-            Ok(()) => let_go(&self.client, self.held.clone()).await,
-            Err(over) => Err(lost_error(Operation::Release, over)),
+            Ok(()) => {
+                let released = let_go(&self.client, self.held.clone()).await;
+                released.map_err(|error| error.with_lock(self.name()))
+            }
+            Err(over) => Err(self.lost_error(Operation::Release, over)),
         }
+    }
+
+    fn lost_error(&self, operation: Operation, over: Over) -> Error {
+        let loss = match over {
+            Over::Lost(loss) => loss,
+            // Only a guard that is being consumed has an ended lease.
+            Over::Ended => Loss::Gone,
+        };
+        let backend = self.client.backend.profile().backend;
+        Error::lost(operation, loss).with_backend(backend).with_lock(self.name())
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lease = &self.held.lease;
+        f.debug_struct("Guard")
+            .field("name", &lease.name)
+            .field("owner", &lease.owner)
+            .field("token", &lease.token)
+            .field("held", &self.is_held())
+            .finish_non_exhaustive()
     }
 }
 
@@ -178,13 +203,5 @@ impl Drop for Guard {
         if self.held.end(self.client.clock.now()).is_ok() {
             self.client.queue_job(Job::LetGo(self.held.clone()));
         }
-    }
-}
-
-fn lost_error(operation: Operation, over: Over) -> Error {
-    match over {
-        Over::Lost(loss) => Error::lost(operation, loss),
-        // Only a guard that is being consumed has an ended lease.
-        Over::Ended => Error::lost(operation, Loss::Gone),
     }
 }

@@ -1,5 +1,6 @@
 //! One named lock and its options.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::terms::Wishes;
 ///
 /// Not re-entrant: a task that asks for a lock it holds waits like anyone.
 #[must_use = "a lock does nothing until it is acquired"]
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Lock {
     client: Arc<Lifeline>,
     name: LockName,
@@ -45,7 +46,8 @@ impl Lock {
 
     /// Keeps the name closed at its release for the rest of `min_hold` since the grant: for short
     /// jobs on skewed schedules. After a crash only the TTL protects, so set a TTL of at least
-    /// as much. Default none, at most 30 days.
+    /// as much. While it is closed nobody holds it: others get `None`, or `NotAcquired` without a
+    /// holder. Default none, at most 30 days.
     pub fn min_hold(mut self, min_hold: Duration) -> Self {
         self.wishes.min_hold = min_hold;
         self
@@ -76,8 +78,9 @@ impl Lock {
         &self.name
     }
 
-    /// Acquires without waiting: `None` if somebody else holds it, or another task of this client
-    /// holds it or waits for it. Ends within a third of the TTL, at most 5 s.
+    /// Acquires without waiting: `None` if somebody else holds it (or its `min_hold` closes it), or
+    /// another task of this client holds it or waits for it. Ends within a third of the TTL, at
+    /// most 5 s. Keep the guard: `let Some(guard) = lock.try_acquire().await? else { return };`
     ///
     /// # Errors
     ///
@@ -89,7 +92,8 @@ impl Lock {
     ///
     /// Dropped at any await, what it may have left in the store is freed in the background.
     pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
-        acquire::try_once(&self.client, self.waiter()?).await
+        let waiter = self.waiter()?;
+        acquire::try_once(&self.client, waiter).await.map_err(|error| error.with_lock(&self.name))
     }
 
     /// Acquires, waiting for the lock's own [`wait`](Lock::wait).
@@ -120,7 +124,7 @@ impl Lock {
     /// Dropped at any await, it leaves the queue, and what it may have left in the store is freed
     /// in the background: no lock, no queue place.
     pub async fn acquire_within(&self, wait: Duration) -> Result<Guard, Error> {
-        acquire::acquire(&self.client, self.waiter()?, Some(wait)).await
+        self.wait_for(Some(wait)).await
     }
 
     /// Acquires, waiting without limit; also for a backend that can't be reached.
@@ -133,7 +137,13 @@ impl Lock {
     ///
     /// As [`acquire_within`](Lock::acquire_within).
     pub async fn acquire_unbounded(&self) -> Result<Guard, Error> {
-        acquire::acquire(&self.client, self.waiter()?, None).await
+        self.wait_for(None).await
+    }
+
+    async fn wait_for(&self, wait: Option<Duration>) -> Result<Guard, Error> {
+        let waiter = self.waiter()?;
+        let acquired = acquire::acquire(&self.client, waiter, wait).await;
+        acquired.map_err(|error| error.with_lock(&self.name))
     }
 
     fn waiter(&self) -> Result<Waiter, Error> {
@@ -148,5 +158,11 @@ impl Lock {
             .with_metadata(metadata)
             .with_keep_alive(terms.keep_alive);
         Ok(Waiter::new(claim, terms))
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock").field("name", &self.name).field("wishes", &self.wishes).finish()
     }
 }

@@ -1,9 +1,10 @@
 //! The client.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_api::{Backend, Error, LockName, Loss, Operation, Profile};
+use leasehold_api::{Backend, Error, ErrorKind, LockName, Loss, Operation, Profile};
 use tokio::sync::oneshot;
 
 use crate::cleanup::Job;
@@ -16,7 +17,7 @@ use crate::terms::Wishes;
 ///
 /// With the last of its handles (clients, locks, guards) gone, it finishes queued releases and
 /// ends. [`close`](Locks::close) does that now and waits for it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Locks {
     client: Arc<Lifeline>,
 }
@@ -95,8 +96,23 @@ impl Locks {
             let _ = flushed.await;
             Ok(())
         };
-        let outcome = client.bounded(Operation::Release, limit, done).await;
+        let outcome = client.bounded(Operation::Close, limit, done).await;
         client.stop.cancel();
-        outcome
+        outcome.map_err(|_| {
+            let message = format!(
+                "not all releases were answered within {limit:?}; what is left ends with its TTL"
+            );
+            let backend = client.backend.profile().backend;
+            Error::new(ErrorKind::Indeterminate, Operation::Close, message).with_backend(backend)
+        })
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locks")
+            .field("backend", &self.profile().backend)
+            .field("closed", &self.client.closed.is_cancelled())
+            .finish_non_exhaustive()
     }
 }

@@ -190,6 +190,35 @@ fn guards_and_clients_outlive_their_runtime_without_a_panic() {
     });
 }
 
+#[tokio::test(start_paused = true)]
+async fn debug_is_short_and_about_the_thing_itself() {
+    let (a, _b) = two_clients();
+    let lock = a.lock("n").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    for text in [format!("{guard:?}"), format!("{lock:?}"), format!("{a:?}")] {
+        assert!(text.len() < 300, "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_waits_for_itself_is_told_so() {
+    let (a, _b) = two_clients();
+    let guard = a.lock("n").unwrap().acquire().await.unwrap();
+    let error = a.lock("n").unwrap().acquire_within(SECOND).await.unwrap_err();
+    assert!(error.to_string().contains("another guard of this client"), "{error}");
+    let holder = error.holder().unwrap();
+    assert_eq!(holder.owner, guard.owner());
+    assert!(holder.remaining.unwrap() > SECOND);
+    assert_eq!(error.lock(), Some(guard.name()));
+}
+
+#[test]
+#[should_panic(expected = "timer")]
+fn a_runtime_without_time_is_told_at_once() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async { drop(Locks::with_backend(Arc::new(Memory::new()))) });
+}
+
 #[test]
 fn guards_are_send_and_sync_and_not_clone() {
     fn shared<T: Send + Sync>() {}

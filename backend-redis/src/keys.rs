@@ -19,7 +19,6 @@ use leasehold_api::LockName;
 pub(crate) const TAGS: usize = 256;
 
 /// The keys under one prefix.
-#[derive(Debug)]
 pub(crate) struct Keys {
     prefix: String,
     counters: Vec<String>,
@@ -86,6 +85,12 @@ impl Keys {
         key.push_str(kind);
         key.push_str(name);
         key
+    }
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keys").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
 

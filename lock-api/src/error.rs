@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::lease::{Holder, Loss};
+use crate::name::LockName;
 
 type Source = Box<dyn std::error::Error + Send + Sync + 'static>;
 
@@ -64,6 +65,8 @@ pub enum Operation {
     Inspect,
     /// Ending somebody else's lease.
     Evict,
+    /// Closing a client.
+    Close,
 }
 
 impl fmt::Display for Operation {
@@ -78,6 +81,7 @@ impl fmt::Display for Operation {
             Self::Tokens => "tokens",
             Self::Inspect => "inspect",
             Self::Evict => "evict",
+            Self::Close => "close",
         })
     }
 }
@@ -86,7 +90,7 @@ impl fmt::Display for Operation {
 ///
 /// `Display` is one sentence without the source; [`source`](std::error::Error::source) has the
 /// client library's own error where there is one. Neither holds a secret.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<Inner>);
 
@@ -94,6 +98,7 @@ pub struct Error(Box<Inner>);
 #[error("{}", self.sentence())]
 struct Inner {
     kind: ErrorKind,
+    lock: Option<LockName>,
     operation: Operation,
     backend: &'static str,
     message: String,
@@ -110,6 +115,7 @@ impl Error {
     pub fn new(kind: ErrorKind, operation: Operation, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
+            lock: None,
             operation,
             backend: "",
             message: message.into(),
@@ -138,6 +144,13 @@ impl Error {
     #[must_use]
     pub fn with_backend(mut self, backend: &'static str) -> Self {
         self.0.backend = backend;
+        self
+    }
+
+    /// Names the lock.
+    #[must_use]
+    pub fn with_lock(mut self, name: &LockName) -> Self {
+        self.0.lock = Some(name.clone());
         self
     }
 
@@ -187,6 +200,12 @@ impl Error {
         self.0.backend
     }
 
+    /// The lock it is about, where it is about one.
+    #[must_use]
+    pub fn lock(&self) -> Option<&LockName> {
+        self.0.lock.as_ref()
+    }
+
     /// The server's own code, such as `OOM` or `MISCONF`.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
@@ -205,7 +224,8 @@ impl Error {
         self.0.loss
     }
 
-    /// Whether the same call may succeed later with nothing changed by the caller.
+    /// Whether the same call may succeed later with nothing changed by the caller. A release need
+    /// not be repeated: the client goes on by itself.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         use ErrorKind::{Busy, Indeterminate, NotAcquired, NotPrimary, TooLate, Unreachable};
@@ -216,9 +236,24 @@ impl Error {
     }
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.kind)?;
+        let mut source = std::error::Error::source(self);
+        while let Some(error) = source {
+            write!(f, ": {error}")?;
+            source = error.source();
+        }
+        Ok(())
+    }
+}
+
 impl Inner {
     fn sentence(&self) -> String {
-        let mut sentence = format!("{}: {}", self.operation, self.message);
+        let mut sentence = match &self.lock {
+            Some(name) => format!("{} {name}: {}", self.operation, self.message),
+            None => format!("{}: {}", self.operation, self.message),
+        };
         if !self.backend.is_empty() {
             sentence.insert_str(0, &format!("{}: ", self.backend));
         }
@@ -241,6 +276,10 @@ mod tests {
             .with_code("MISCONF")
             .with_source("inner text");
         assert_eq!(error.to_string(), "redis: acquire: the server refuses writes (MISCONF)");
+        assert_eq!(
+            format!("{:?}", error),
+            "Refused: redis: acquire: the server refuses writes (MISCONF): inner text"
+        );
         assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("inner text"));
     }
 }

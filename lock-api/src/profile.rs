@@ -44,7 +44,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// What a driver says of itself. `leasehold check` prints it.
+/// What a driver says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Profile {
