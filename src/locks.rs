@@ -80,6 +80,9 @@ impl Locks {
         if client.is_forked() {
             return client.check_usable(Operation::Release);
         }
+        if client.stop.is_cancelled() {
+            return Ok(()); // an earlier close has done what could be done
+        }
         client.closed.cancel();
         for held in client.schedule.close() {
             held.lose(Loss::Closed);

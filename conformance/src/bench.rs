@@ -28,6 +28,10 @@ impl Bench {
     /// # Errors
     ///
     /// What the subject answers when asked for a store.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Subject::store`].
     pub async fn new(subject: &dyn Subject, check: &Check) -> Result<Self, Failure> {
         let share = check.share();
         Self::over(subject, share, &check.id()).await
@@ -38,6 +42,10 @@ impl Bench {
     /// # Errors
     ///
     /// What the subject answers when asked for a store.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Subject::store`].
     pub async fn over(subject: &dyn Subject, share: Share, label: &str) -> Result<Self, Failure> {
         let store = subject.store(share).await?;
         let random = Owner::random().bits() as u32;
@@ -62,6 +70,10 @@ impl Bench {
     /// # Errors
     ///
     /// What the driver's connect answers.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Store::connect`].
     pub async fn client(&self) -> Result<Arc<dyn Backend>, Failure> {
         self.store.connect().await
     }
@@ -71,6 +83,10 @@ impl Bench {
     /// # Errors
     ///
     /// What the driver's connect answers.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Store::connect`].
     pub async fn clients<const N: usize>(&self) -> Result<[Arc<dyn Backend>; N], Failure> {
         let mut clients = Vec::with_capacity(N);
         for _ in 0..N {
@@ -84,6 +100,10 @@ impl Bench {
     /// # Errors
     ///
     /// What the driver's connect answers.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Store::connect`].
     pub async fn locks(&self) -> Result<Locks, Failure> {
         Ok(Locks::with_backend(self.client().await?))
     }
@@ -93,6 +113,10 @@ impl Bench {
     /// # Errors
     ///
     /// What the driver's connect answers.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Store::connect`].
     pub async fn scripted(&self) -> Result<(Scripted, Locks), Failure> {
         let scripted = Scripted::new(self.client().await?);
         let locks = Locks::with_backend(Arc::new(scripted.clone()));

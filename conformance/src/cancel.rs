@@ -14,6 +14,10 @@ pub enum Polled<T> {
 }
 
 /// Polls a future `polls` times, each time after it was woken, and drops it unless it ended.
+///
+/// # Cancel safety
+///
+/// Dropping it drops the future.
 pub async fn drop_after<T>(polls: usize, future: impl Future<Output = T>) -> Polled<T> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -34,6 +38,10 @@ pub async fn drop_after<T>(polls: usize, future: impl Future<Output = T>) -> Pol
 
 /// Polls a future `polls` times, and drops it unless it ended when it is woken once more: what it
 /// was woken for has happened, and it never gets to see it.
+///
+/// # Cancel safety
+///
+/// Dropping it drops the future.
 pub async fn drop_woken<T>(polls: usize, future: impl Future<Output = T>) -> Polled<T> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -47,9 +55,24 @@ pub async fn drop_woken<T>(polls: usize, future: impl Future<Output = T>) -> Pol
     .await
 }
 
+/// Polls a future until it ends. Answers how many polls that took, too.
+///
+/// # Cancel safety
+///
+/// Dropping it drops the future.
+pub async fn count_polls<T>(future: impl Future<Output = T>) -> (usize, T) {
+    let mut future = pin!(future);
+    let mut polls = 0;
+    poll_fn(|context| {
+        polls += 1;
+        future.as_mut().poll(context).map(|value| (polls, value))
+    })
+    .await
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Polled, drop_after, drop_woken};
+    use super::{Polled, count_polls, drop_after, drop_woken};
     use tokio::task::yield_now;
 
     #[tokio::test]
@@ -63,7 +86,9 @@ mod tests {
             assert_eq!(drop_after(polls, three()).await, Polled::Dropped, "{polls}");
         }
         assert_eq!(drop_after(3, three()).await, Polled::Ended(7));
+        assert_eq!(count_polls(three()).await, (3, 7));
     }
+
     #[tokio::test]
     async fn a_woken_future_is_dropped_before_it_sees_why() {
         let gate = tokio::sync::Notify::new();

@@ -12,9 +12,11 @@
 mod bench;
 pub mod cancel;
 mod checks;
+mod effort;
 pub mod history;
 mod memory;
 mod report;
+mod require;
 pub mod scripted;
 mod subject;
 mod suite;
@@ -33,6 +35,7 @@ pub mod servers;
 pub mod truth;
 
 pub use bench::Bench;
+pub use effort::{long, rounds};
 pub use memory::MemorySubject;
 pub use subject::{Data, Link, Record, Share, Store, Subject, Time};
 pub use suite::{LIMIT, OwnTest, run_check, run_suite, run_tests};

@@ -1,6 +1,7 @@
 //! The memory driver as a subject, with every hook that can be had in one process.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -60,7 +61,7 @@ impl Subject for MemorySubject {
     async fn store(&self, _share: Share) -> Result<Box<dyn Store>, Failure> {
         let disk = Disk(Arc::new(Mutex::new(Memory::new())));
         let state = Arc::new(Mutex::new((Link::Healthy, Gate::closed())));
-        Ok(Box::new(MemoryStore { disk, state, wrap: self.wrap.clone() }))
+        Ok(Box::new(MemoryStore { disk, state, wrap: self.wrap.clone(), open: Arc::default() }))
     }
 
     fn time(&self) -> Time {
@@ -72,13 +73,22 @@ struct MemoryStore {
     disk: Disk,
     wrap: Wrap,
     state: Arc<Mutex<(Link, Gate)>>,
+    open: Arc<AtomicUsize>,
 }
 
 #[async_trait]
 impl Store for MemoryStore {
     async fn connect(&self) -> Result<Arc<dyn Backend>, Failure> {
-        let memory = self.disk.memory();
-        Ok((self.wrap)(Arc::new(Client { disk: self.disk.clone(), memory })))
+        let connection = Connection::open(&self.open);
+        let (disk, memory) = (self.disk.clone(), self.disk.memory());
+        let client = (self.wrap)(Arc::new(Client { disk, memory, _connection: connection }));
+        // Over a network it would wait here, and could be dropped.
+        tokio::task::yield_now().await;
+        Ok(client)
+    }
+
+    async fn connections(&self) -> Result<usize, Failure> {
+        Ok(self.open.load(Ordering::Relaxed))
     }
 
     async fn lose_data(&self) -> Verdict {
@@ -154,12 +164,30 @@ impl Disk {
     }
 }
 
+/// What a client has open as long as it lives.
+#[derive(Debug)]
+struct Connection(Arc<AtomicUsize>);
+
+impl Connection {
+    fn open(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A client that finds the store that is there now.
 #[derive(Debug)]
 struct Client {
     disk: Disk,
     /// Of the profile only, which no exchange alters.
     memory: Memory,
+    _connection: Connection,
 }
 
 #[async_trait]

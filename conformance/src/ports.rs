@@ -59,7 +59,7 @@ fn round(range: Range<u16>, first: usize) -> impl Iterator<Item = u16> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Port, round};
 
     #[test]
     fn a_reserved_port_is_not_given_twice() {

@@ -19,6 +19,10 @@ pub trait Subject: Send + Sync + 'static {
     /// # Errors
     ///
     /// [`Failure::missing`] if there is no such store on this machine.
+    ///
+    /// # Cancel safety
+    ///
+    /// Must leave nothing behind when dropped.
     async fn store(&self, share: Share) -> Result<Box<dyn Store>, Failure>;
 
     /// On which clock its time passes.
@@ -107,6 +111,10 @@ pub trait Store: Send + Sync {
     /// # Errors
     ///
     /// What the driver's connect answers.
+    ///
+    /// # Cancel safety
+    ///
+    /// Must leave no connection behind when dropped: checks drop it at each await.
     async fn connect(&self) -> Result<Arc<dyn Backend>, Failure>;
 
     /// Restarts the store, and waits until it answers. Private stores only.
@@ -114,6 +122,10 @@ pub trait Store: Send + Sync {
     /// # Errors
     ///
     /// Not applicable without this hook; else what went wrong.
+    ///
+    /// # Cancel safety
+    ///
+    /// No check drops it. It may be done half way then.
     async fn restart(&self, data: Data) -> Verdict {
         let _ = data;
         no_hook("restart")
@@ -124,6 +136,10 @@ pub trait Store: Send + Sync {
     /// # Errors
     ///
     /// Not applicable without this hook; else what went wrong.
+    ///
+    /// # Cancel safety
+    ///
+    /// No check drops it. It may be done half way then.
     async fn lose_data(&self) -> Verdict {
         no_hook("lose_data")
     }
@@ -133,6 +149,10 @@ pub trait Store: Send + Sync {
     /// # Errors
     ///
     /// Not applicable without this hook; else what went wrong.
+    ///
+    /// # Cancel safety
+    ///
+    /// No check drops it. It may be done half way then.
     async fn delete_record(&self, name: &LockName) -> Verdict {
         let _ = name;
         no_hook("delete_record")
@@ -143,6 +163,10 @@ pub trait Store: Send + Sync {
     /// # Errors
     ///
     /// Not applicable without this hook; else what went wrong.
+    ///
+    /// # Cancel safety
+    ///
+    /// No check drops it. It may be done half way then.
     async fn overwrite_record(&self, name: &LockName) -> Verdict {
         let _ = name;
         no_hook("overwrite_record")
@@ -153,6 +177,10 @@ pub trait Store: Send + Sync {
     /// # Errors
     ///
     /// Not applicable without this hook; else what went wrong.
+    ///
+    /// # Cancel safety
+    ///
+    /// It only reads: dropping it must have no effect.
     async fn record(&self, name: &LockName) -> Result<Option<Record>, Failure> {
         let _ = name;
         no_hook("record")
@@ -164,6 +192,10 @@ pub trait Store: Send + Sync {
     /// # Errors
     ///
     /// Not applicable without this hook; else what went wrong.
+    ///
+    /// # Cancel safety
+    ///
+    /// It only reads: dropping it must have no effect.
     async fn leftovers(&self, name: &LockName) -> Result<Vec<String>, Failure> {
         let _ = name;
         no_hook("leftovers")
@@ -174,6 +206,10 @@ pub trait Store: Send + Sync {
     /// # Errors
     ///
     /// Not applicable without this hook; else what went wrong.
+    ///
+    /// # Cancel safety
+    ///
+    /// It only reads: dropping it must have no effect.
     async fn connections(&self) -> Result<usize, Failure> {
         no_hook("connections")
     }
@@ -183,6 +219,10 @@ pub trait Store: Send + Sync {
     /// # Errors
     ///
     /// Not applicable without this hook; else what the driver's connect answers.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`connect`](Store::connect).
     async fn connect_by_link(&self) -> Result<Arc<dyn Backend>, Failure> {
         no_hook("connect_by_link")
     }
@@ -192,6 +232,10 @@ pub trait Store: Send + Sync {
     /// # Errors
     ///
     /// Not applicable without this hook; else what went wrong.
+    ///
+    /// # Cancel safety
+    ///
+    /// No check drops it. It may be done half way then.
     async fn link(&self, link: Link) -> Verdict {
         let _ = link;
         no_hook("link")

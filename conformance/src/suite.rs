@@ -8,13 +8,14 @@ use futures_util::future::BoxFuture;
 use libtest_mimic::{Arguments, Trial};
 
 use crate::bench::Bench;
+use crate::effort::long;
 use crate::report::{Report, Target};
 use crate::subject::{Subject, Time};
 use crate::table::{Check, table};
 use crate::trial::{conclude, run};
 use crate::verdict::Verdict;
 
-/// How long a check may take.
+/// How long a check may take; ten times as long in its long form ([`long`](crate::long)).
 pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// The whole suite as the `main` of a test target with `harness = false`. It takes a
@@ -123,9 +124,10 @@ pub fn run_suite(subject: impl Subject) -> ExitCode {
 /// What [`tests!`](crate::tests) expands to.
 pub fn run_tests(tests: Vec<OwnTest>) -> ExitCode {
     const LIMIT: Duration = Duration::from_secs(120);
+    let limit = of_effort(LIMIT);
     let (arguments, _) = Target::take_from(std::env::args());
     let trials = tests.into_iter().map(|test| {
-        Trial::ignorable_test(test.name, move || conclude(run(test.time, LIMIT, test.run)))
+        Trial::ignorable_test(test.name, move || conclude(run(test.time, limit, test.run)))
     });
     libtest_mimic::run(&Arguments::from_iter(arguments), trials.collect()).exit_code()
 }
@@ -136,10 +138,15 @@ pub fn run_tests(tests: Vec<OwnTest>) -> ExitCode {
 ///
 /// Why it did not pass.
 pub fn run_check(subject: Arc<dyn Subject>, check: &'static Check) -> Verdict {
-    run(subject.time(), LIMIT, move || async move {
+    run(subject.time(), of_effort(LIMIT), move || async move {
         let bench = Bench::new(&*subject, check).await?;
         check.run(&bench).await
     })
+}
+
+/// A limit for the form that the test runs in.
+fn of_effort(limit: Duration) -> Duration {
+    if long() { limit * 10 } else { limit }
 }
 
 /// Checks on a real store sleep most of their time, so more of them run at once than there are

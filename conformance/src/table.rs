@@ -128,6 +128,10 @@ impl Check {
     /// # Errors
     ///
     /// Why it did not pass.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped half way, it leaves what it holds to end with its TTLs.
     pub async fn run(&self, bench: &Bench) -> Verdict {
         let verdict = (self.run)(bench).await;
         if self.group.has_switch() { verdict } else { verdict.map_err(|end| end.without_switch()) }
@@ -219,7 +223,10 @@ mod tests {
         ("2.4", "a suspend can't be caused here: `lock-api` tests its boot clock"),
         ("6.3", "a refused subscription needs the server's own permissions: the driver's tests"),
         ("9.1", "the driver's client library is not known here: a test a row of its table"),
-        ("9.2", "what is secret is not known here: the driver's tests, and the facade's"),
+        (
+            "9.2",
+            "what is secret is not known here: the driver's tests, and the facade's `tests/connect.rs`",
+        ),
         ("10.4", "the store that is written to is the caller's"),
     ];
 

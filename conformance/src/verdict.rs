@@ -3,6 +3,8 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+use crate::require;
+
 /// What a check or a test answers.
 pub type Verdict = Result<(), Failure>;
 
@@ -39,19 +41,12 @@ impl Failure {
     }
 
     /// What the check runs against is not on this machine; a failure where `LEASEHOLD_REQUIRE`
-    /// lists `what` (or `all`).
+    /// lists `what` (or `all`), and where it lists what nobody knows.
     #[must_use]
     pub fn missing(what: &str, why: impl fmt::Display) -> Self {
-        let required = std::env::var("LEASEHOLD_REQUIRE").unwrap_or_default();
-        Self::missing_where(&required, what, &why.to_string())
-    }
-
-    fn missing_where(required: &str, what: &str, why: &str) -> Self {
-        let mut words = required.split(',').map(str::trim);
-        if words.any(|word| word == what || word == "all") {
-            Self::failed(format!("no {what}: {why} (LEASEHOLD_REQUIRE={required})"))
-        } else {
-            Self { end: End::Missing, why: format!("no {what}: {why}") }
+        match require::refuses(what) {
+            Some(required) => Self::failed(format!("no {what}: {why} ({required})")),
+            None => Self { end: End::Missing, why: format!("no {what}: {why}") },
         }
     }
 
@@ -97,7 +92,7 @@ impl<E: StdError + 'static> From<E> for Failure {
 /// A missing server is told apart from one that fails, and from one that can't be moved.
 #[cfg(feature = "servers")]
 fn of_server(error: &(dyn StdError + 'static)) -> Option<Failure> {
-    use crate::servers::{Error, Missing, Verdict};
+    use crate::servers::{Error, Missing};
     let missing = match error.downcast_ref::<Error>() {
         Some(Error::Missing(missing)) => missing,
         Some(error @ Error::Unsupported { .. }) => {
@@ -105,10 +100,7 @@ fn of_server(error: &(dyn StdError + 'static)) -> Option<Failure> {
         }
         _ => error.downcast_ref::<Missing>()?,
     };
-    Some(match missing.verdict() {
-        Verdict::Ignore(why) => Failure { end: End::Missing, why },
-        Verdict::Fail(why) => Failure::failed(why),
-    })
+    Some(Failure::missing(&missing.kind.to_string(), &missing.why))
 }
 
 /// Whatever a test function may answer.
@@ -146,18 +138,6 @@ macro_rules! ensure {
 #[cfg(test)]
 mod tests {
     use super::{End, Failure};
-
-    #[test]
-    fn what_is_missing_fails_only_where_it_is_required() {
-        for (required, end) in [
-            ("", End::Missing),
-            ("etcd, postgres", End::Missing),
-            ("etcd, redis", End::Failed),
-            ("all", End::Failed),
-        ] {
-            assert_eq!(Failure::missing_where(required, "redis", "tried").end(), end, "{required}");
-        }
-    }
 
     #[test]
     fn an_error_becomes_a_failure_with_its_sources() {

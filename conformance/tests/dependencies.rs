@@ -1,6 +1,6 @@
 //! What a crate outside this workspace builds when it asks for a feature.
 
-#![allow(clippy::unwrap_used, reason = "its helpers are part of the tests")]
+#![expect(clippy::unwrap_used, reason = "its helpers are part of the tests")]
 
 use std::collections::BTreeSet;
 use std::process::Command;

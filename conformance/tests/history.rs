@@ -1,4 +1,8 @@
-//! The history checker on histories made by hand, good and bad.
+//! The history checker on histories made by hand and on those that once failed, good and bad.
+
+#![expect(clippy::unwrap_used, reason = "its helpers are part of the tests")]
+
+use std::path::{Path, PathBuf};
 
 use leasehold_conformance::history::{Event, Finding, History, What};
 
@@ -198,4 +202,34 @@ fn a_bad_history_is_kept_and_its_path_told() {
     let kept = std::fs::read_to_string(path).unwrap();
     assert_eq!(History::from_json_lines(&kept).unwrap(), bad);
     std::fs::remove_file(path).unwrap();
+}
+
+/// The histories kept in this folder, of which there are some.
+fn kept(folder: &str) -> Vec<(PathBuf, History)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/histories").join(folder);
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let kept: Vec<_> = paths
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let history = History::from_json_lines(&text);
+            let history = history.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            (path, history)
+        })
+        .collect();
+    assert!(!kept.is_empty());
+    kept
+}
+
+#[test]
+fn kept_histories_that_are_good_pass() {
+    for (path, history) in kept("good") {
+        assert_eq!(history.check(), [], "{}", path.display());
+    }
+}
+
+#[test]
+fn kept_histories_that_are_bad_are_found() {
+    for (path, history) in kept("bad") {
+        assert!(!history.check().is_empty(), "{} passes", path.display());
+    }
 }

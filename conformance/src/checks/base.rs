@@ -25,6 +25,7 @@ checks! { Base:
     inspect_tells_the_holder, "inspect", "inspect gives owner, token, time left and metadata";
     list_tells_the_held_names, "list", "list gives the held names of a prefix, and no others";
     evict_ends_the_lease_it_names, "evict", "evict ends the lease of that token, and no other";
+    closed_name_is_not_evicted, "5.6, evict", "evicting a closed name says that nothing was evicted, and changes nothing";
     operators_verbs_are_there_or_refused, "inspect", "without operator's verbs each says Unsupported";
 }
 
@@ -215,6 +216,20 @@ async fn evict_ends_the_lease_it_names(bench: &Bench) -> Verdict {
     ensure!(operator.evict(&name, lease.token).await?, "the lease was not evicted");
     renew_in_vain(&*client, &lease).await?;
     is_free(bench, &*operator, &name).await
+}
+
+async fn closed_name_is_not_evicted(bench: &Bench) -> Verdict {
+    let [client, operator] = bench.clients().await?;
+    Bench::needs_operator(operator.profile())?;
+    let lease = take(&*client, &bench.long_claim(&bench.name(), 10)).await?;
+    let open = bench.ttls(2);
+    let earliest = now(&*client).saturating_add(open.get());
+    let outcome = client.release(&lease.ticket(), Some(open.get())).await?.outcome;
+    ensure!(outcome.is_ok(), "the lease was not closed: {outcome:?}");
+    let latest = now(&*client).saturating_add(kept(&*client, open));
+    ensure!(!operator.evict(&lease.name, lease.token).await?, "a closed name was evicted");
+    free_between(bench, &*operator, &lease.name, earliest, latest).await?;
+    Ok(())
 }
 
 async fn operators_verbs_are_there_or_refused(bench: &Bench) -> Verdict {

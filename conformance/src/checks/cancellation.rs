@@ -25,6 +25,7 @@ checks! { Cancellation:
     dropped_renewal_leaves_the_lease_mine, "8.1", "whenever it is dropped, the lease can be renewed and released";
     dropped_release_can_be_repeated, "8.1, 5.2", "whenever it is dropped, a second one frees the name";
     dropped_hand_over_is_mended_by_policy, "8.1, 7.4", "whenever it is dropped, release by ticket and acquire by owner go on";
+    dropped_connect_leaves_nothing [private], "8.1", "whenever it is dropped, no connection stays open, and the next connect works";
     dropped_wake_loses_nothing, "8.1, 6.5", "a wake that was dropped, also while it was woken, is woken again";
     dropped_token_and_operator_verbs_break_nothing, "8.1", "after each drop the client answers rightly";
 }
@@ -168,6 +169,42 @@ async fn dropped_hand_over_is_mended_by_policy(bench: &Bench) -> Verdict {
         }
     }
     never_ended()
+}
+
+async fn dropped_connect_leaves_nothing(bench: &Bench) -> Verdict {
+    let store = bench.store();
+    let beside = bench.client().await?;
+    is_free(bench, &*beside, &bench.name()).await?;
+    // Without the hook what is shown is only that the store goes on to serve.
+    let before = store.connections().await.ok();
+    for polls in 0..MOST_POLLS {
+        let polled = drop_after(polls, store.connect()).await;
+        let ended = matches!(polled, Polled::Ended(_));
+        if let Polled::Ended(connected) = polled {
+            still_answers(bench, &*connected?).await?;
+        }
+        if ended {
+            return match before {
+                Some(before) => connections_fall_to(bench, &*beside, before).await,
+                None => Ok(()),
+            };
+        }
+        still_answers(bench, &*beside).await?;
+    }
+    never_ended()
+}
+
+async fn connections_fall_to(bench: &Bench, client: &dyn Backend, want: usize) -> Verdict {
+    // Far above what a driver gives a connect, and a server to notice that a client is gone.
+    let end = now(client).saturating_add(bench.ttls(20).get());
+    loop {
+        let open = bench.store().connections().await?;
+        if open <= want {
+            return Ok(());
+        }
+        ensure!(now(client) < end, "{want} connections became {open}");
+        pass(client, bench.step()).await;
+    }
 }
 
 async fn dropped_wake_loses_nothing(bench: &Bench) -> Verdict {

@@ -1,7 +1,7 @@
 //! At most one lease a name.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
@@ -11,6 +11,7 @@ use super::steps::{
     free_between, give_up, held, is_held_by, kept, lease, now, release, renew, renew_in_vain, take,
 };
 use crate::bench::Bench;
+use crate::effort::rounds;
 use crate::ensure;
 use crate::history::Recorder;
 use crate::table::checks;
@@ -45,9 +46,8 @@ async fn not_even_its_own_client_gets_in(bench: &Bench) -> Verdict {
 }
 
 async fn one_of_many_at_once_is_granted(bench: &Bench) -> Verdict {
-    const ROUNDS: usize = 10;
     let clients = bench.clients::<8>().await?;
-    for round in 0..ROUNDS {
+    for round in 0..rounds(10, 200) {
         let name = bench.name();
         let claims = clients.each_ref().map(|_| bench.long_claim(&name, 10));
         let answers = join_all(clients.iter().zip(&claims).map(|(client, claim)| {
@@ -92,7 +92,7 @@ async fn the_holders_ttl_counts(bench: &Bench) -> Verdict {
 }
 
 async fn contending_clients_leave_a_good_history(bench: &Bench) -> Verdict {
-    const ROUNDS: usize = 6;
+    let rounds = rounds(6, 40);
     let name = bench.name();
     let clients = bench.clients::<8>().await?;
     let recorder = Recorder::new(clients[0].clock());
@@ -102,9 +102,9 @@ async fn contending_clients_leave_a_good_history(bench: &Bench) -> Verdict {
             recorder: recorder.clone(),
             number,
             name: name.clone(),
-            step: bench.step(),
+            step: bench.ttl().get() / 20,
         };
-        let claims: Vec<_> = (0..ROUNDS).map(|_| bench.claim(&name)).collect();
+        let claims: Vec<_> = (0..rounds).map(|_| bench.claim(&name)).collect();
         spawned(async move {
             for (round, claim) in claims.into_iter().enumerate() {
                 contender.round(round, claim).await?;
@@ -167,15 +167,15 @@ impl Contender {
 }
 
 async fn counter_under_the_lock_is_exact(bench: &Bench) -> Verdict {
-    const CLIENTS: u32 = 8;
-    const ADDS: u32 = 5;
+    const CLIENTS: usize = 8;
+    let adds = rounds(5, 100);
     let name = bench.name();
-    let counter = Arc::new(AtomicU32::new(0));
+    let counter = Arc::new(AtomicUsize::new(0));
     let step = bench.step();
-    let workers = bench.clients::<8>().await?.into_iter().map(|client| {
+    let workers = bench.clients::<CLIENTS>().await?.into_iter().map(|client| {
         let counter = counter.clone();
         let claims: Vec<_> =
-            (0..ADDS).map(|_| bench.long_claim(&name, 10).with_queue(true)).collect();
+            (0..adds).map(|_| bench.long_claim(&name, 10).with_queue(true)).collect();
         spawned(async move {
             for claim in claims {
                 let lease = loop {
@@ -199,7 +199,7 @@ async fn counter_under_the_lock_is_exact(bench: &Bench) -> Verdict {
     });
     try_join_all(workers).await?;
     let counted = counter.load(Ordering::SeqCst);
-    ensure!(counted == CLIENTS * ADDS, "{counted} of {} adds are left", CLIENTS * ADDS);
+    ensure!(counted == CLIENTS * adds, "{counted} of {} adds are left", CLIENTS * adds);
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use super::steps::{
     stays_asleep, take,
 };
 use crate::bench::Bench;
+use crate::effort::rounds;
 use crate::ensure;
 use crate::history::Recorder;
 use crate::table::checks;
@@ -17,7 +18,7 @@ use crate::verdict::{Failure, Verdict};
 checks! { HandOver:
     claim_gets_what_the_lease_had, "7.1", "the old lease is over, the new one holds, with its own TTL and a higher token";
     lease_that_is_not_mine_hands_nothing_over, "7.2", "a hand-over of another's, a released or an expired lease changes nothing";
-    two_never_hold_at_once, "7.1", "the history of 30 hand-overs under contention shows exclusion";
+    two_never_hold_at_once, "7.1", "the history of hand-overs under contention shows exclusion";
     unanswered_hand_over_is_found_by_acquire, "7.4, 1.3", "the claim finds its grant by its own owner, the old lease is gone";
     repeated_hand_over_does_no_harm, "7.2, 7.4", "a repeat finds the grant or says not mine, and the grant stays";
     yielding_serves_the_others_first, "7.3", "it releases, wakes one of the others, and queues behind them";
@@ -77,14 +78,14 @@ async fn is_refused(
 }
 
 async fn two_never_hold_at_once(bench: &Bench) -> Verdict {
-    const ROUNDS: usize = 30;
+    let rounds = rounds(30, 300);
     let [client, other] = bench.clients().await?;
     let name = bench.name();
     let recorder = Recorder::new(client.clock());
     let hands_over = async {
         let mut old = None;
         let mut claim = bench.long_claim(&name, 10).with_queue(true);
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             let call = recorder.claim(0, &claim);
             let granted = match old.take() {
                 None => match client.acquire(&claim).await? {
@@ -119,7 +120,7 @@ async fn two_never_hold_at_once(bench: &Bench) -> Verdict {
         give_up(&*client, &claim).await
     };
     let contends = async {
-        for _ in 0..ROUNDS * 2 {
+        for _ in 0..rounds * 2 {
             let claim = bench.long_claim(&name, 10);
             let call = recorder.claim(1, &claim);
             match other.acquire(&claim).await? {

@@ -29,6 +29,7 @@ pub(crate) const ALL: &[&[Check]] = &[
     policy::waiting::CHECKS,
     policy::line::CHECKS,
     policy::answers::CHECKS,
+    policy::cleanup::CHECKS,
     hand_over::CHECKS,
     cancellation::CHECKS,
     policy::cancellation::CHECKS,

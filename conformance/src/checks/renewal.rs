@@ -132,7 +132,7 @@ async fn renewal_keeps_the_token(bench: &Bench) -> Verdict {
 
 async fn renewal_by_another_client_works(bench: &Bench) -> Verdict {
     let [client, other] = bench.clients().await?;
-    let lease = take(&*client, &bench.claim(&bench.name())).await?;
+    let lease = take(&*client, &bench.long_claim(&bench.name(), 4)).await?;
     pass(&*client, lease.ttl.get() / 2).await;
     renew(&*other, &lease).await?;
     pass(&*client, lease.ttl.get() * 3 / 4).await;

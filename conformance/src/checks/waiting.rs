@@ -1,9 +1,9 @@
 //! Queues and wake-ups.
 
-use leasehold_api::{Order, Ttl};
+use leasehold_api::{Acquired, Order, Ttl};
 
 use super::steps::{
-    give_up, held, is_free, is_woken, kept, needs_waking, pass, queue, release, renew,
+    give_up, held, is_free, is_woken, kept, lease, needs_waking, pass, queue, release, renew,
     stays_asleep, take,
 };
 use crate::bench::Bench;
@@ -18,6 +18,7 @@ checks! { Waiting:
     waiters_of_one_client_wake_one_by_one, "6.4, 6.1", "two waiters of one client have a slot each";
     first_in_line_wakes_first, "6.2", "waiters wake in the order in which they came";
     asking_again_keeps_the_place, "6.2", "a waiter that asks again stays before those that came later";
+    woken_and_barged_keeps_the_place, "6.2", "a waiter that was woken and finds the name taken by one who barged in is the first to be woken again";
     asking_again_re_arms_the_place, "6.2", "a waiter that asks again in time waits for many TTLs";
     place_that_was_not_re_armed_is_skipped, "6.2", "a waiter that did not ask again is not woken in another's stead";
     giving_up_leaves_the_line, "6.6", "one that gave up is not woken in another's stead";
@@ -27,6 +28,7 @@ checks! { Waiting:
     grant_leaves_the_line, "6.6", "a waiter that was granted the name is woken no more";
     claim_that_does_not_queue_is_not_in_line, "6.1", "a claim without queue takes no place";
     eviction_wakes_the_first, "evict", "an evicted name's first waiter wakes";
+    closing_tells_the_first_waiter, "5.6", "closing wakes the first waiter, who then learns when the name opens";
     opening_wakes_nobody_early, "5.6, 5.3", "a closed name's waiter is not lost: it wakes, or may claim, once it opens";
     line_of_many_is_served_by_messages_alone, "6.4, 6.5", "8 waiters of 4 clients are served one by one without a time-out";
 }
@@ -121,6 +123,25 @@ async fn asking_again_keeps_the_place(bench: &Bench) -> Verdict {
     queue(&*second, &claims[1]).await?;
     queue(&*first, &claims[0]).await?;
     release(&*holder, &lease.ticket()).await?;
+    is_woken(bench, &*first, &claims[0]).await?;
+    stays_asleep(bench, &*second, &claims[1]).await
+}
+
+async fn woken_and_barged_keeps_the_place(bench: &Bench) -> Verdict {
+    let [holder, first, second, stranger] = bench.clients().await?;
+    needs_order(&*holder)?;
+    let old = take(&*holder, &bench.long_claim(&bench.name(), 20)).await?;
+    let claims = [bench.long_claim(&old.name, 20), bench.long_claim(&old.name, 20)];
+    queue(&*first, &claims[0]).await?;
+    queue(&*second, &claims[1]).await?;
+    release(&*holder, &old.ticket()).await?;
+    is_woken(bench, &*first, &claims[0]).await?;
+    let barges = bench.long_claim(&old.name, 20);
+    let Acquired::Granted(grant) = stranger.acquire(&barges).await? else {
+        return Err(Failure::not_applicable("nobody can barge in before one that was woken"));
+    };
+    queue(&*first, &claims[0]).await?;
+    release(&*stranger, &lease(&barges, grant).ticket()).await?;
     is_woken(bench, &*first, &claims[0]).await?;
     stays_asleep(bench, &*second, &claims[1]).await
 }
@@ -236,6 +257,24 @@ async fn eviction_wakes_the_first(bench: &Bench) -> Verdict {
     queue(&*waiter, &claim).await?;
     ensure!(operator.evict(&lease.name, lease.token).await?, "the lease was not evicted");
     is_woken(bench, &*waiter, &claim).await
+}
+
+async fn closing_tells_the_first_waiter(bench: &Bench) -> Verdict {
+    let [holder, waiter] = bench.clients().await?;
+    needs_waking(&*waiter)?;
+    let lease = take(&*holder, &bench.long_claim(&bench.name(), 60)).await?;
+    let claim = bench.long_claim(&lease.name, 60).with_queue(true);
+    queue(&*waiter, &claim).await?;
+    let closed_for = bench.ttls(2).get();
+    holder.release(&lease.ticket(), Some(closed_for)).await?;
+    is_woken(bench, &*waiter, &claim).await?;
+    match waiter.acquire(&claim).await? {
+        Acquired::Held { holder: None, free_in: Some(free_in) } => {
+            ensure!(free_in <= closed_for, "it is said to open in {free_in:?}");
+            Ok(())
+        }
+        other => Err(Failure::failed(format!("a closed name answers {other:?}"))),
+    }
 }
 
 async fn opening_wakes_nobody_early(bench: &Bench) -> Verdict {

@@ -52,6 +52,10 @@ impl Recorder {
     }
 
     /// Waits until the last recorded deadline of the lease has passed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it has no effect.
     pub async fn deadline_passes(&self, lease: &Lease) {
         let owner = lease.owner.to_string();
         let until = self.events().iter().rev().find_map(|event| match event.what {

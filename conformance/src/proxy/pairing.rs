@@ -92,7 +92,8 @@ impl Pairing {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::Pairing;
+    use std::sync::Arc;
 
     fn request(text: &str) -> Arc<[u8]> {
         Arc::from(format!("{text}\r\n").into_bytes())

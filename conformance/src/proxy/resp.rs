@@ -127,7 +127,7 @@ fn number(digits: &[u8]) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{End, command, end, word};
 
     /// One message of every form.
     const FORMS: &[&str] = &[

@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
 use leasehold_api::{
-    Acquired, Backend, Claim, Clock, Error, HandedOver, Holder, Instant, Lease, LockName, Loss,
-    Names, Operation, Owner, Profile, Released, Renewal, Ticket, Token, Validity, async_trait,
+    Acquired, Backend, Claim, Clock, Error, ErrorKind, HandedOver, Holder, Instant, Lease,
+    LockName, Loss, Names, Operation, Owner, Profile, Released, Renewal, Ticket, Token, Validity,
+    async_trait,
 };
 use tokio::sync::{mpsc, watch};
 
@@ -24,6 +25,7 @@ pub use self::step::{Delay, Effect, Gate, Landing, Step, Verb};
 
 /// A call that was made.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Call {
     /// What was called.
     pub verb: Verb,
@@ -33,8 +35,17 @@ pub struct Call {
     pub name: Option<LockName>,
     /// Of which owner, where it has one; of the claim, in a hand-over.
     pub owner: Option<Owner>,
+    /// Of which token: that of the lease, or of the ticket, which need not have one.
+    pub token: Option<Token>,
     /// Whether the claim queues, or the hand-over yields.
     pub flag: bool,
+}
+
+impl Call {
+    fn of_token(mut self, token: Option<Token>) -> Self {
+        self.token = token;
+        self
+    }
 }
 
 type Plan = Box<dyn FnMut(u64) -> Step + Send>;
@@ -111,6 +122,10 @@ impl Scripted {
     }
 
     /// Ends when at least `count` calls of a verb were made.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it has no effect.
     pub async fn made(&self, verb: Verb, count: usize) {
         let mut made = self.shared.made.subscribe();
         // No error: this driver holds the sender.
@@ -130,7 +145,11 @@ impl Scripted {
                 if effect == Effect::Done {
                     work.await?;
                 }
-                Err(Error::new(kind, operation, "as it was told").with_backend("scripted"))
+                Err(as_told(kind, operation))
+            }
+            Step::LateError(delay, kind) => {
+                delay.passes(&*self.inner.clock()).await;
+                Err(as_told(kind, operation))
             }
             Step::Late(delay, Landing::Before) => {
                 let answer = work.await;
@@ -179,7 +198,8 @@ impl Scripted {
     }
 
     fn call(&self, verb: Verb, name: Option<&LockName>, owner: Option<Owner>, flag: bool) -> Call {
-        Call { verb, at: self.inner.clock().now(), name: name.cloned(), owner, flag }
+        let at = self.inner.clock().now();
+        Call { verb, at, name: name.cloned(), owner, token: None, flag }
     }
 }
 
@@ -235,6 +255,7 @@ impl Backend for Scripted {
 
     async fn renew(&self, lease: &Lease) -> Result<Renewal, Error> {
         let call = self.call(Verb::Renew, Some(&lease.name), Some(lease.owner), false);
+        let call = call.of_token(Some(lease.token));
         let (inner, lease, start) = (self.inner.clone(), lease.clone(), call.at);
         let work = Box::pin(async move {
             Ok(match inner.renew(&lease).await? {
@@ -252,6 +273,7 @@ impl Backend for Scripted {
     ) -> Result<Released, Error> {
         let owner = ticket.owner;
         let call = self.call(Verb::Release, Some(&ticket.name), Some(owner), false);
+        let call = call.of_token(ticket.token);
         let (inner, ticket, shared) = (self.inner.clone(), ticket.clone(), self.shared.clone());
         let work = Box::pin(async move {
             // Looked at first: what lands meanwhile may land after the release.
@@ -312,6 +334,7 @@ impl Backend for Scripted {
     ) -> Result<HandedOver, Error> {
         let owner = Some(claim.owner);
         let call = self.call(Verb::HandOver, Some(&lease.name), owner, yield_to_others);
+        let call = call.of_token(Some(lease.token));
         let (inner, lease, claim, start) =
             (self.inner.clone(), lease.clone(), claim.clone(), call.at);
         let work = Box::pin(async move {
@@ -356,11 +379,15 @@ impl Backend for Scripted {
     }
 
     async fn evict(&self, name: &LockName, token: Token) -> Result<bool, Error> {
-        let call = self.call(Verb::Evict, Some(name), None, false);
+        let call = self.call(Verb::Evict, Some(name), None, false).of_token(Some(token));
         let (inner, name) = (self.inner.clone(), name.clone());
         let work = Box::pin(async move { inner.evict(&name, token).await });
         self.perform(call, Operation::Evict, work).await
     }
+}
+
+fn as_told(kind: ErrorKind, operation: Operation) -> Error {
+    Error::new(kind, operation, "as it was told").with_backend("scripted")
 }
 
 /// A validity that counts from the start of the call: what is kept from a later instant is kept

@@ -42,6 +42,8 @@ pub enum Step {
     Error(ErrorKind, Effect),
     /// It is answered later.
     Late(Delay, Landing),
+    /// It is answered later with an error, and takes no effect.
+    LateError(Delay, ErrorKind),
     /// It is never answered.
     Never(Effect),
 }
@@ -95,6 +97,10 @@ impl Gate {
     }
 
     /// Ends when the gate is open.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it has no effect.
     pub async fn passed(&self) {
         // No error: the gate holds its own sender.
         let _ = self.0.subscribe().wait_for(|open| *open).await;

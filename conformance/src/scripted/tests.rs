@@ -36,6 +36,16 @@ async fn an_error_takes_effect_or_not_as_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_late_error_takes_no_effect() {
+    let (scripted, memory) = scripted();
+    scripted.next(Verb::Acquire, [Step::LateError(Delay::For(SECOND), ErrorKind::Auth)]);
+    let start = TokioClock.now();
+    let error = scripted.acquire(&claim()).await.unwrap_err();
+    assert_eq!((error.kind(), TokioClock.now().since(start)), (ErrorKind::Auth, SECOND));
+    assert!(!is_held(&memory).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_late_grant_counts_from_the_start_of_its_call() {
     for landing in [Landing::Before, Landing::After, Landing::Surely] {
         let (scripted, memory) = scripted();

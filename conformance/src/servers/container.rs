@@ -237,10 +237,8 @@ impl Made {
 /// gone without having done so.
 fn remove_at_end(name: &str, directory: Option<&Path>) -> Option<Leash> {
     let docker = find("docker")?;
-    let script = r#"read -r _ && exit
-        "$1" rm --force --volumes "$2" >/dev/null 2>&1
-        [ -z "$3" ] || rm -rf -- "$3""#;
     let directory = directory.map_or("".as_ref(), Path::as_os_str);
+    let script = include_str!("remove.sh");
     Leash::new(script, [docker.as_os_str(), name.as_ref(), directory]).ok()
 }
 

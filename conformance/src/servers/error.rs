@@ -1,13 +1,13 @@
 //! Why a server could not be had or moved.
 
-use super::missing::{Kind, Missing, Verdict};
+use super::missing::{Kind, Missing};
 use super::way::Way;
 
 /// Why an operation on a server failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no such server on this machine; see [`Missing::verdict`].
+    /// There is no such server on this machine; see [`Missing`].
     #[error(transparent)]
     Missing(#[from] Missing),
     /// The server was started in a way that cannot do this.
@@ -37,27 +37,5 @@ impl Error {
 
     pub(super) fn failed(kind: Kind, why: impl Into<String>) -> Self {
         Self::Failed { kind, why: why.into() }
-    }
-}
-
-/// The server, or `None` after a line on standard error where it is missing and not required.
-///
-/// For plain `#[test]` functions, which cannot show themselves as ignored at run time.
-///
-/// # Panics
-///
-/// If the server is missing and [`Missing::verdict`] says to fail, and at every other error.
-#[track_caller]
-pub fn or_skip<T>(started: Result<T, Error>) -> Option<T> {
-    match started {
-        Ok(server) => Some(server),
-        Err(Error::Missing(missing)) => match missing.verdict() {
-            Verdict::Ignore(why) => {
-                eprintln!("ignored: {why}");
-                None
-            }
-            Verdict::Fail(why) => panic!("{why}"),
-        },
-        Err(error) => panic!("{error}"),
     }
 }

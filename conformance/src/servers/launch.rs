@@ -48,7 +48,7 @@ impl Server {
     }
 
     /// A new one on free ports.
-    async fn own(recipe: Arc<dyn Recipe>, way: Way) -> Result<Self, Error> {
+    async fn own(mut recipe: Arc<dyn Recipe>, way: Way) -> Result<Self, Error> {
         let kind = recipe.kind();
         let failed = |why: String| Error::failed(kind, why);
         let mut last = String::new();
@@ -62,7 +62,10 @@ impl Server {
             match bring_up(recipe.as_ref(), &mut host, address).await {
                 Ok(()) => return Ok(Self::assemble(recipe, host, address, None, ports)),
                 Err(why) if port_was_taken(&why) => last = why,
-                Err(why) => return Err(failed(why)),
+                Err(why) => match recipe.for_older(&why) {
+                    Some(older) => (recipe, last) = (older, why),
+                    None => return Err(failed(why)),
+                },
             }
         }
         Err(failed(last))

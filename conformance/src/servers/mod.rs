@@ -10,7 +10,8 @@
 //!    server belongs to somebody: it cannot be stopped or emptied here.
 //!
 //! `LEASEHOLD_SERVERS=container|process|url` allows one way only. A server that cannot be had is the
-//! value [`Missing`]; [`Missing::verdict`] is the one place that decides what a test makes of it.
+//! error [`Missing`]: passed on by `?` from a check or a test of [`tests!`](crate::tests) it shows
+//! as ignored, by name, and as a failure where `LEASEHOLD_REQUIRE` asks for the server.
 //!
 //! # What is promised
 //!
@@ -25,15 +26,17 @@
 //! # Examples
 //!
 //! ```no_run
-//! use leasehold_conformance::servers::{Redis, or_skip};
+//! use leasehold_conformance::Verdict;
+//! use leasehold_conformance::servers::Redis;
 //!
-//! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let redis = Redis::new().append_only().controlled().start().await;
-//! let Some(redis) = or_skip(redis) else { return };
-//! println!("{} is at {}", redis.kind(), redis.url());
-//! redis.kill().await.unwrap();
-//! redis.start().await.unwrap();
-//! # }
+//! async fn data_survive_a_kill() -> Verdict {
+//!     let redis = Redis::new().append_only().controlled().start().await?;
+//!     println!("{} is at {}", redis.kind(), redis.url());
+//!     redis.kill().await?;
+//!     redis.start().await?;
+//!     Ok(())
+//! }
+//! leasehold_conformance::tests! { data_survive_a_kill }
 //! ```
 
 #[cfg(feature = "containers")]
@@ -52,8 +55,8 @@ mod server;
 mod tls;
 mod way;
 
-pub use self::error::{Error, or_skip};
-pub use self::missing::{Kind, Missing, Verdict};
+pub use self::error::Error;
+pub use self::missing::{Kind, Missing};
 pub use self::redis::Redis;
 pub use self::server::Server;
 pub use self::tls::Tls;

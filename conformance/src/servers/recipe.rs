@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -23,6 +24,10 @@ pub(super) trait Recipe: Debug + Send + Sync {
 
     /// Everything on its command line after the program.
     fn arguments(&self, place: &Place) -> Vec<String>;
+
+    /// This recipe without what a server refused that has just printed `why`, if an older version
+    /// is known to refuse it and does without.
+    fn for_older(&self, why: &str) -> Option<Arc<dyn Recipe>>;
 
     /// What it needs to serve TLS, if it does.
     fn certificates(&self) -> Option<&Certificates>;

@@ -28,7 +28,11 @@ pub struct Redis {
     password: Option<String>,
     certificates: Option<Certificates>,
     controlled: bool,
+    /// It is older than 7.0, which brought the setting that `DEBUG` needs since.
+    before_7: bool,
 }
+
+const DEBUG: &str = "enable-debug-command";
 
 impl Redis {
     /// A server with the settings above.
@@ -140,9 +144,9 @@ impl Recipe for Redis {
         set("--dir", &place.data);
         // A container is reached from the engine's bridge, not from its own loopback.
         set("--protected-mode", "no");
-        set("--enable-debug-command", "yes");
-        // A save point makes SIGTERM write a snapshot; this one is never due while a test runs.
-        set("--save", "3600 1");
+        if !self.before_7 {
+            set(&format!("--{DEBUG}"), "yes");
+        }
         if let Some(password) = &self.password {
             set("--requirepass", password);
         }
@@ -154,8 +158,17 @@ impl Recipe for Redis {
             set("--tls-key-file", &file(tls::KEY));
             set("--tls-auth-clients", "no");
         }
+        // A save point makes SIGTERM write a snapshot; this one is never due while a test runs.
+        // Of one word "3600 1" 6.2 would make none.
+        all.extend(["--save", "3600", "1"].map(str::to_owned));
         all.extend(self.arguments.iter().cloned());
         all
+    }
+
+    fn for_older(&self, why: &str) -> Option<Arc<dyn Recipe>> {
+        // As 6.2 words it: >>> 'enable-debug-command "yes"' Bad directive or wrong number ...
+        let refused = !self.before_7 && why.contains(DEBUG);
+        refused.then(|| Arc::new(Self { before_7: true, ..self.clone() }) as Arc<dyn Recipe>)
     }
 
     fn certificates(&self) -> Option<&Certificates> {
@@ -205,5 +218,30 @@ impl Recipe for Redis {
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("it does not answer PING within 1 s".into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DEBUG, Redis};
+    use crate::servers::recipe::{Place, Recipe};
+
+    #[test]
+    fn a_server_that_does_not_know_a_setting_is_started_without_it() {
+        let place = Place {
+            bind: "127.0.0.1",
+            ports: vec![1, 2],
+            data: String::new(),
+            certificates: String::new(),
+        };
+        let sets = |recipe: &dyn Recipe| recipe.arguments(&place).iter().any(|a| a.contains(DEBUG));
+        let redis = Redis::new();
+        assert!(sets(&redis));
+        assert!(redis.for_older("Address already in use").is_none());
+        let why = "it ended at once; it printed: >>> 'enable-debug-command \"yes\"'\n\
+                   Bad directive or wrong number of arguments";
+        let older = redis.for_older(why).unwrap();
+        assert!(!sets(&*older));
+        assert!(older.for_older(why).is_none());
     }
 }

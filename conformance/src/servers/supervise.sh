@@ -1,8 +1,8 @@
 # Runs a server ("$@" after the first argument) that cannot outlive the test process.
 #
 # Standard input is a pipe whose other end only the test process has: its end of file means that
-# the server and the directory $1 are to go. Prints "pid N" and, when the server has ended,
-# "exit STATUS".
+# the server and the directory $1 are to go. Prints the server's process id, and ends after the
+# server.
 directory=$1
 shift
 exec 3<&0

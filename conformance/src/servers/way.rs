@@ -51,7 +51,7 @@ impl fmt::Display for Way {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::Way;
 
     #[test]
     fn each_way_is_read_by_its_own_word_and_no_other_word_is_one() {

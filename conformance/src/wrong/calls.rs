@@ -11,6 +11,7 @@ use leasehold_api::{
 
 use super::twist::Twist;
 use super::{Wrong, twisted};
+use crate::memory::MemorySubject;
 
 pub(super) const WRONG: &[Wrong] = &[
     Wrong::new(
@@ -48,6 +49,15 @@ pub(super) const WRONG: &[Wrong] = &[
         "says released whatever happened",
         &["release::release_of_a_free_name_is_harmless", "release::release_twice_is_harmless"],
         || twisted(|| ReleaseSwallowsErrors),
+    ),
+    Wrong::new(
+        "client_outlives_its_handle",
+        "keeps a client's connection when the client is dropped",
+        &[
+            "cancellation::dropped_connect_leaves_nothing",
+            "resources::dropped_client_closes_its_connections",
+        ],
+        client_outlives_its_handle,
     ),
     Wrong::new(
         "cries_wolf",
@@ -133,6 +143,13 @@ impl LeftInTheMiddle {
         }
         Ok(())
     }
+}
+
+fn client_outlives_its_handle() -> MemorySubject {
+    MemorySubject::wrapped(|right| {
+        std::mem::forget(right.clone());
+        right
+    })
 }
 
 #[derive(Debug)]

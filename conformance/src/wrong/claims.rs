@@ -1,15 +1,16 @@
 //! Mistakes of acquire and hand-over.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_api::{
-    Acquired, Backend, Claim, Error, HandedOver, Lease, LockName, Renewal, Ticket, Token, Validity,
-    async_trait,
+    Acquired, Backend, Claim, Error, HandedOver, Lease, LockName, Owner, Released, Renewal, Ticket,
+    Token, Ttl, Validity, async_trait,
 };
 
-use super::twist::Twist;
+use super::twist::{Twist, Twisted};
 use super::{Wrong, twisted};
+use crate::memory::MemorySubject;
 
 pub(super) const WRONG: &[Wrong] = &[
     Wrong::new(
@@ -69,6 +70,18 @@ pub(super) const WRONG: &[Wrong] = &[
         "evicts whoever holds the name, whatever the token",
         &["base::evict_ends_the_lease_it_names"],
         || twisted(|| EvictsAnybody),
+    ),
+    Wrong::new(
+        "evicts_nobody",
+        "says that it evicted somebody from a name that is closed",
+        &["base::closed_name_is_not_evicted"],
+        || twisted(|| EvictsNobody),
+    ),
+    Wrong::new(
+        "evicts_the_closed",
+        "keeps a closed name as a lease, which an operator may evict",
+        &["base::closed_name_is_not_evicted"],
+        evicts_the_closed,
     ),
 ];
 
@@ -224,6 +237,71 @@ impl Twist for EvictsAnybody {
         match right.inspect(name).await? {
             Some(holder) => right.evict(name, holder.token).await,
             None => Ok(false),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct EvictsNobody;
+
+#[async_trait]
+impl Twist for EvictsNobody {
+    async fn evict(
+        &self,
+        right: &Arc<dyn Backend>,
+        name: &LockName,
+        token: Token,
+    ) -> Result<bool, Error> {
+        let taken = matches!(right.inspect(name).await?, Some(holder) if holder.token != token);
+        right.evict(name, token).await?;
+        Ok(!taken)
+    }
+}
+
+/// A closing leaves a lease of nobody's, under the token that was closed.
+#[derive(Debug)]
+struct EvictsTheClosed {
+    closed: Arc<Mutex<Option<(Token, Ticket)>>>,
+}
+
+fn evicts_the_closed() -> MemorySubject {
+    let closed = Arc::default();
+    MemorySubject::wrapped(move |right| {
+        let twist = EvictsTheClosed { closed: Arc::clone(&closed) };
+        Arc::new(Twisted { right, twist }) as Arc<dyn Backend>
+    })
+}
+
+#[async_trait]
+impl Twist for EvictsTheClosed {
+    async fn release(
+        &self,
+        right: &Arc<dyn Backend>,
+        ticket: &Ticket,
+        reopen_after: Option<Duration>,
+    ) -> Result<Released, Error> {
+        let released = right.release(ticket, None).await?;
+        if let (Some(open), Some(token)) = (reopen_after, ticket.token) {
+            let nobody = Claim::new(ticket.name.clone(), Owner::random(), Ttl::new(open)?);
+            right.acquire(&nobody).await?;
+            let ticket = Ticket::by_owner(nobody.name, nobody.owner);
+            *self.closed.lock().expect("no holder panics") = Some((token, ticket));
+        }
+        Ok(released)
+    }
+
+    async fn evict(
+        &self,
+        right: &Arc<dyn Backend>,
+        name: &LockName,
+        token: Token,
+    ) -> Result<bool, Error> {
+        let closed = self.closed.lock().expect("no holder panics").take();
+        match closed {
+            Some((of, ticket)) if of == token && ticket.name == *name => {
+                Ok(right.release(&ticket, None).await?.outcome.is_ok())
+            }
+            _ => right.evict(name, token).await,
         }
     }
 }

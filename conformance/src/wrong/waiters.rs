@@ -1,6 +1,6 @@
 //! Mistakes of queues and wake-ups.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -54,6 +54,12 @@ pub(super) const WRONG: &[Wrong] = &[
         "gives a waiter that asks again a new place",
         &["waiting::asking_again_keeps_the_place"],
         || twisted(|| AskingAgainGoesToTheBack),
+    ),
+    Wrong::new(
+        "place_is_lost_once_woken",
+        "gives a waiter that was woken in vain a new place",
+        &["waiting::woken_and_barged_keeps_the_place"],
+        || twisted(PlaceIsLostOnceWoken::default),
     ),
     Wrong::new(
         "places_never_end",
@@ -179,6 +185,26 @@ impl Twist for AskingAgainGoesToTheBack {
             right.release(&ticket, None).await?;
         }
         right.acquire(claim).await
+    }
+}
+
+#[derive(Debug, Default)]
+struct PlaceIsLostOnceWoken {
+    woken: Mutex<HashSet<Owner>>,
+}
+
+#[async_trait]
+impl Twist for PlaceIsLostOnceWoken {
+    async fn acquire(&self, right: &Arc<dyn Backend>, claim: &Claim) -> Result<Acquired, Error> {
+        if self.woken.lock().expect("no holder panics").remove(&claim.owner) {
+            return AskingAgainGoesToTheBack.acquire(right, claim).await;
+        }
+        right.acquire(claim).await
+    }
+
+    async fn wake(&self, right: &Arc<dyn Backend>, claim: &Claim) {
+        right.wake(claim).await;
+        self.woken.lock().expect("no holder panics").insert(claim.owner);
     }
 }
 

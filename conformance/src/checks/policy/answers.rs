@@ -1,12 +1,13 @@
 //! What policy makes of errors, lost and late answers to an acquire.
 
+use futures_util::future::try_join_all;
 use leasehold_api::ErrorKind;
 
-use super::super::steps::{kept, now};
+use super::super::steps::{now, take};
 use super::steps::{error, falls_free};
 use crate::bench::Bench;
 use crate::ensure;
-use crate::scripted::{Delay, Effect, Landing, Step, Verb};
+use crate::scripted::{Delay, Effect, Step, Verb};
 use crate::table::checks;
 use crate::verdict::Verdict;
 
@@ -15,9 +16,9 @@ checks! { Faults:
     unreachable_store_is_tried_until_the_wait_ends [policy], "D3.2", "acquire succeeds once the store answers, and else ends with the wait";
     refusal_ends_at_once [policy], "D3.2", "what a retry can't mend ends the wait at once, with its own kind";
     silent_store_ends_in_time [policy], "8.2, D4.8", "over a store that never answers every call ends by its deadline";
+    refusal_at_the_end_of_a_wait_is_told [policy], "D3.2", "what a retry can't mend is told as such, also where the wait is over with it";
+    attempt_cut_short_hides_nothing [policy], "D3.2, 10.2", "what was known before the end of the wait cut an attempt short is told, and what that may have left is freed";
     instant_errors_do_not_spin [policy], "D4.7", "over a store that fails at once, a client asks a few times, not thousands";
-    failed_release_is_finished_in_the_background [policy], "10.2, D4.5", "the error is told, and the name freed once the store answers";
-    late_claim_lives_one_ttl_at_most [policy], "10.2, D4.5", "a claim that lands after its clean-up is freed again, or ends at its TTL";
 }
 
 async fn lost_answer_is_asked_for_again_by_the_same_owner(bench: &Bench) -> Verdict {
@@ -113,74 +114,89 @@ async fn silent_store_ends_in_time(bench: &Bench) -> Verdict {
 }
 
 async fn instant_errors_do_not_spin(bench: &Bench) -> Verdict {
+    let kinds = [ErrorKind::Unreachable, ErrorKind::Busy, ErrorKind::Indeterminate];
+    let each = kinds.into_iter().flat_map(|kind| {
+        [Effect::Not, Effect::Done].map(|effect| instant_error_does_not_spin(bench, kind, effect))
+    });
+    try_join_all(each).await.map(drop)
+}
+
+async fn instant_error_does_not_spin(bench: &Bench, kind: ErrorKind, effect: Effect) -> Verdict {
     const MOST: u64 = 400;
-    for kind in [ErrorKind::Unreachable, ErrorKind::Busy, ErrorKind::Indeterminate] {
-        for effect in [Effect::Not, Effect::Done] {
-            let (scripted, locks) = bench.scripted().await?;
-            let client = bench.client().await?;
-            let name = bench.name();
-            let ttl = bench.ttls(2).get();
-            let lock = bench.lock(&locks, &name, 2)?;
-            // One that spins is stopped, so that it fails here and does not hang.
-            let fails = move |number| match number {
-                0..MOST => Step::Error(kind, effect),
-                _ => Step::Never(Effect::Not),
-            };
-            let guard = lock.acquire().await?;
-            scripted.plan(Verb::Renew, fails);
-            super::super::steps::pass(&*client, ttl).await;
-            let renewals = scripted.count(Verb::Renew);
-            ensure!(renewals < 60, "{renewals} renewals of one guard failed ({kind:?}) in a TTL");
-            drop(guard);
-            let (scripted, locks) = bench.scripted().await?;
-            scripted.plan(Verb::Acquire, fails);
-            scripted.plan(Verb::Release, fails);
-            let lock = bench.lock(&locks, &bench.name(), 2)?;
-            let answer = lock.acquire_within(ttl).await;
-            ensure!(answer.is_err(), "a grant without an answer");
-            super::super::steps::pass(&*client, ttl).await;
-            let claims = scripted.count(Verb::Acquire);
-            ensure!(claims < 60, "{claims} claims of one waiter failed ({kind:?}) in a TTL");
-            let releases = scripted.count(Verb::Release);
-            ensure!(releases < 60, "{releases} clean-ups of one claim failed ({kind:?}) in a TTL");
-        }
+    let (scripted, locks) = bench.scripted().await?;
+    let client = bench.client().await?;
+    let name = bench.name();
+    let ttl = bench.ttls(2).get();
+    let lock = bench.lock(&locks, &name, 2)?;
+    // One that spins is stopped, so that it fails here and does not hang.
+    let fails = move |number| match number {
+        0..MOST => Step::Error(kind, effect),
+        _ => Step::Never(Effect::Not),
+    };
+    let guard = lock.acquire().await?;
+    scripted.plan(Verb::Renew, fails);
+    super::super::steps::pass(&*client, ttl).await;
+    let renewals = scripted.count(Verb::Renew);
+    ensure!(renewals < 60, "{renewals} renewals of one guard failed ({kind:?}) in a TTL");
+    drop(guard);
+    let (scripted, locks) = bench.scripted().await?;
+    scripted.plan(Verb::Acquire, fails);
+    scripted.plan(Verb::Release, fails);
+    let lock = bench.lock(&locks, &bench.name(), 2)?;
+    let answer = lock.acquire_within(ttl).await;
+    ensure!(answer.is_err(), "a grant without an answer");
+    super::super::steps::pass(&*client, ttl).await;
+    let claims = scripted.count(Verb::Acquire);
+    ensure!(claims < 60, "{claims} claims of one waiter failed ({kind:?}) in a TTL");
+    let releases = scripted.count(Verb::Release);
+    ensure!(releases < 60, "{releases} clean-ups of one claim failed ({kind:?}) in a TTL");
+    Ok(())
+}
+
+async fn refusal_at_the_end_of_a_wait_is_told(bench: &Bench) -> Verdict {
+    let client = bench.client().await?;
+    // Asked again a TTL of the bench later, or after a pause.
+    let known = [Step::Ok, Step::Error(ErrorKind::Unreachable, Effect::Not)];
+    for (known, kind) in known.into_iter().zip([ErrorKind::Auth, ErrorKind::Refused]) {
+        let (scripted, locks) = bench.scripted().await?;
+        let lease = take(&*client, &bench.long_claim(&bench.name(), 60)).await?;
+        // The wait is over with the answer, which nothing has cut short.
+        let frozen = Delay::Frozen(bench.ttls(2).get(), bench.time());
+        scripted.next(Verb::Acquire, [known.clone(), known, Step::LateError(frozen, kind)]);
+        let lock = bench.lock(&locks, &lease.name, 3)?;
+        error(lock.acquire_within(bench.ttl().get() * 5 / 4).await, kind)?;
     }
     Ok(())
 }
 
-async fn failed_release_is_finished_in_the_background(bench: &Bench) -> Verdict {
-    for step in [
-        Step::Error(ErrorKind::Unreachable, Effect::Not),
-        Step::Error(ErrorKind::Indeterminate, Effect::Not),
-        Step::Never(Effect::Not),
-    ] {
+async fn attempt_cut_short_hides_nothing(bench: &Bench) -> Verdict {
+    let client = bench.client().await?;
+    let wait = bench.ttl().get() * 5 / 4;
+    for kind in [ErrorKind::Unreachable, ErrorKind::Busy] {
         let (scripted, locks) = bench.scripted().await?;
-        let client = bench.client().await?;
         let name = bench.name();
-        let guard = bench.lock(&locks, &name, 9)?.acquire().await?;
-        scripted.next(Verb::Release, [step.clone()]);
-        ensure!(guard.release().await.is_err(), "{step:?} was told as a success");
-        let latest = now(&*client).saturating_add(bench.ttl().get() / 2);
-        falls_free(bench, &*client, &name, latest).await?;
-        let _ = locks;
-    }
-    Ok(())
-}
-
-async fn late_claim_lives_one_ttl_at_most(bench: &Bench) -> Verdict {
-    for late in [1, 2, 4, 7] {
-        let (scripted, locks) = bench.scripted().await?;
-        let client = bench.client().await?;
-        let name = bench.name();
-        let late = bench.ttl().get() * late / 2;
-        scripted.next(Verb::Acquire, [Step::Late(Delay::For(late), Landing::Surely)]);
-        let lock = bench.lock(&locks, &name, 1)?;
+        scripted.plan(Verb::Acquire, move |number| match number {
+            0 => Step::Error(kind, Effect::Not),
+            _ => Step::Never(Effect::Done),
+        });
         let start = now(&*client);
-        error(lock.try_acquire().await, ErrorKind::Indeterminate)?;
-        super::super::steps::pass(&*client, late).await;
-        let landed = start.saturating_add(late + bench.late());
-        let latest = landed.saturating_add(kept(&*client, bench.ttl()));
-        falls_free(bench, &*client, &name, latest).await?;
+        let lock = bench.lock(&locks, &name, 12)?;
+        error(lock.acquire_within(wait).await, kind)?;
+        let took = now(&*client).since(start);
+        ensure!(took >= wait && took <= wait + bench.late(), "a wait of {wait:?} took {took:?}");
+        falls_free(bench, &*client, &name, now(&*client)).await?;
+    }
+    let (scripted, locks) = bench.scripted().await?;
+    let lease = take(&*client, &bench.long_claim(&bench.name(), 60)).await?;
+    scripted.plan(Verb::Acquire, |number| match number {
+        0 | 1 => Step::Ok,
+        _ => Step::Never(Effect::Not),
+    });
+    // Asked for the third time a TTL of the bench later.
+    let lock = bench.lock(&locks, &lease.name, 3)?;
+    let ended = error(lock.acquire_within(wait).await, ErrorKind::NotAcquired)?;
+    if let Some(holder) = ended.holder() {
+        ensure!(holder.owner == lease.owner, "the last holder is said to be {holder}");
     }
     Ok(())
 }

@@ -248,7 +248,7 @@ async fn dropped_use_leaves_the_guard_held(bench: &Bench) -> Verdict {
     let locks = bench.locks().await?;
     let client = bench.client().await?;
     let name = bench.name();
-    let guard = bench.lock(&locks, &name, 2)?.acquire().await?;
+    let guard = bench.lock(&locks, &name, 4)?.acquire().await?;
     for polls in 0..4 {
         let lost = drop_after(polls, guard.lost()).await;
         crate::ensure!(lost == Polled::Dropped, "a held guard is lost: {lost:?}");
@@ -259,7 +259,7 @@ async fn dropped_use_leaves_the_guard_held(bench: &Bench) -> Verdict {
         };
         drop_after(polls, guard.run(works)).await;
         crate::ensure!(guard.is_held(), "a dropped use ends the guard");
-        super::super::steps::pass(&*client, bench.ttl().get()).await;
+        super::super::steps::pass(&*client, bench.ttls(2).get()).await;
         super::super::steps::held(&*client, &bench.claim(&name)).await?;
     }
     guard.release().await?;

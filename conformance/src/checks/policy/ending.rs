@@ -1,14 +1,19 @@
 //! How guards end: release, drop, `max_hold`, `min_hold`, no renewal, close.
 
-use leasehold_api::{ErrorKind, Loss, margin};
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use leasehold_api::{Backend, ErrorKind, Loss, margin};
 
 use super::super::steps::{free_between, held, is_free, kept, now, pass};
 use super::steps::{deadline, error, falls_free, guard, is_lost_between, settle, stays_lost};
 use crate::bench::Bench;
+use crate::effort::rounds;
 use crate::ensure;
-use crate::scripted::Verb;
+use crate::scripted::{Effect, Step, Verb};
+use crate::subject::Time;
 use crate::table::checks;
-use crate::verdict::Verdict;
+use crate::verdict::{Failure, Verdict};
 
 checks! { Release:
     released_guard_frees_the_name [policy], "5.1", "after release the name is free at once";
@@ -16,11 +21,13 @@ checks! { Release:
     guard_dropped_off_the_runtime_frees_the_name [policy], "D3.2", "so is that of one dropped on a thread without a runtime";
     aborted_task_frees_the_name [policy], "D4.5", "so is that of a task that is aborted, or panics";
     unkept_guard_simply_ends [policy], "D3.2", "without keep_alive nothing is renewed, and the loss comes at the deadline";
-    max_hold_ends_a_guard [policy], "D3.2", "the loss comes just before max_hold, and the name is free at it";
+    max_hold_ends_a_guard [policy], "D3.2", "the loss comes just before max_hold, however many TTLs that is, and the name is free at it";
     max_hold_ends_a_forgotten_guard [policy], "D3.2", "so it does when the guard was leaked";
     min_hold_keeps_the_name_closed [policy], "D3.2, 5.6", "released early, the name stays closed for the rest of min_hold, for local waiters too";
     close_ends_every_guard [policy], "D3.2, D4.5", "close tells guards that they are lost, frees their names, and ends waits";
     closed_client_refuses [policy], "D3.2", "after close every call says Closed";
+    close_during_hand_overs_says_closed [policy], "D3.2", "who is cut off by it while the name goes from hand to hand is told that it was closed, and nothing else";
+    close_over_a_silent_store_ends_in_time [policy], "D3.2, D4.8", "it says Indeterminate within the longest TTL, at most 10 s, and a second close finds nothing left";
 }
 
 async fn released_guard_frees_the_name(bench: &Bench) -> Verdict {
@@ -90,31 +97,44 @@ async fn unkept_guard_simply_ends(bench: &Bench) -> Verdict {
 }
 
 async fn max_hold_ends_a_guard(bench: &Bench) -> Verdict {
+    let ttl = bench.ttls(2).get();
+    let many = if bench.time() == Time::Paused { 1000 } else { 4 };
+    try_join_all([ttl / 2, ttl * 2, ttl * many].map(|max| max_hold_of(bench, max))).await.map(drop)
+}
+
+async fn max_hold_of(bench: &Bench, max: Duration) -> Verdict {
     let locks = bench.locks().await?;
     let client = bench.client().await?;
     let name = bench.name();
-    let max = bench.ttls(3).get();
     let start = now(&*client);
-    let lock = bench.lock(&locks, &name, 1)?.max_hold(max);
+    let lock = bench.lock(&locks, &name, 2)?.max_hold(max);
     let guard = lock.acquire().await?;
-    let end = now(&*client).saturating_add(max);
-    let earliest = start.saturating_add(max - margin(max));
-    let loss = is_lost_between(bench, &*client, &guard, earliest, end).await?;
-    ensure!(loss == Loss::MaxHold, "at its max_hold it says {loss:?}");
+    let granted = now(&*client);
+    let before = just_before(bench.ttls(2).get(), max);
+    let (earliest, latest) = (start.saturating_add(before), granted.saturating_add(before));
+    let loss = is_lost_between(bench, &*client, &guard, earliest, latest).await?;
+    ensure!(loss == Loss::MaxHold, "at its max_hold of {max:?} it says {loss:?}");
+    let end = granted.saturating_add(max);
     free_between(bench, &*client, &name, now(&*client), end).await?;
     stays_lost(&guard)
+}
+
+/// How long a guard of this TTL is held at most: the margin is that of the lease, not of what may
+/// be a thousand of them.
+fn just_before(ttl: Duration, max_hold: Duration) -> Duration {
+    max_hold - margin(ttl.min(max_hold))
 }
 
 async fn max_hold_ends_a_forgotten_guard(bench: &Bench) -> Verdict {
     let locks = bench.locks().await?;
     let client = bench.client().await?;
     let name = bench.name();
-    let max = bench.ttls(2).get();
+    let (ttl, max) = (bench.ttls(2).get(), bench.ttls(4).get());
     let start = now(&*client);
-    let lock = bench.lock(&locks, &name, 1)?.max_hold(max);
+    let lock = bench.lock(&locks, &name, 2)?.max_hold(max);
     std::mem::forget(lock.acquire().await?);
     let end = now(&*client).saturating_add(max);
-    let earliest = start.saturating_add(max - margin(max));
+    let earliest = start.saturating_add(just_before(ttl, max));
     free_between(bench, &*client, &name, earliest, end).await?;
     Ok(())
 }
@@ -186,5 +206,82 @@ async fn closed_client_refuses(bench: &Bench) -> Verdict {
     error(locks.lock(name.as_str()), ErrorKind::Closed)?;
     error(guard.release().await, ErrorKind::Lost)?;
     locks.close().await?;
+    Ok(())
+}
+
+async fn close_during_hand_overs_says_closed(bench: &Bench) -> Verdict {
+    const TASKS: usize = 3;
+    let client = bench.client().await?;
+    for round in 0..rounds(12, 100) {
+        let locks = bench.locks().await?;
+        let name = bench.name();
+        let lock = bench.lock(&locks, &name, 40)?;
+        let first = guard(bench, &locks, &name, 40).await?;
+        let mut tasks = Vec::new();
+        for _ in 0..TASKS {
+            let lock = lock.clone();
+            tasks
+                .push(tokio::spawn(async move { lock.acquire_unbounded().await?.release().await }));
+        }
+        settle(bench, &*client).await;
+        if round % 2 == 0 {
+            // The close comes before the next holder gets to see that it is one.
+            first.release().await?;
+        } else {
+            // Each round it comes a little later.
+            tasks.push(tokio::spawn(first.release()));
+            for _ in 0..round {
+                tokio::task::yield_now().await;
+            }
+        }
+        locks.close().await?;
+        for task in tasks {
+            let Err(told) = task.await? else { continue };
+            let closed = match told.kind() {
+                ErrorKind::Lost => told.loss() == Some(Loss::Closed),
+                kind => kind == ErrorKind::Closed,
+            };
+            ensure!(closed, "in round {round} one who was cut off is told: {told}");
+        }
+        falls_free(bench, &*client, &name, now(&*client)).await?;
+    }
+    Ok(())
+}
+
+async fn close_over_a_silent_store_ends_in_time(bench: &Bench) -> Verdict {
+    const LONGEST: Duration = Duration::from_secs(10);
+    let client = bench.client().await?;
+    silent_close(bench, &*client, [2, 3], bench.ttls(3).get()).await?;
+    if bench.time() == Time::Paused {
+        silent_close(bench, &*client, [2, 60], LONGEST).await?;
+    }
+    Ok(())
+}
+
+async fn silent_close(
+    bench: &Bench,
+    client: &dyn Backend,
+    ttls: [u32; 2],
+    limit: Duration,
+) -> Verdict {
+    let (scripted, locks) = bench.scripted().await?;
+    let mut guards = Vec::new();
+    for n in ttls {
+        guards.push(guard(bench, &locks, &bench.name(), n).await?);
+    }
+    scripted.always(Verb::Release, Step::Never(Effect::Not));
+    let start = now(client);
+    let told = locks.close().await;
+    let took = now(client).since(start);
+    ensure!(took <= limit + bench.late(), "it took {took:?}, not {limit:?}");
+    error(told, ErrorKind::Indeterminate)?;
+    for guard in &guards {
+        stays_lost(guard)?;
+    }
+    let again = now(client);
+    let second = locks.close().await;
+    second.map_err(|told| Failure::failed(format!("a second close says: {told}")))?;
+    let took = now(client).since(again);
+    ensure!(took <= limit + bench.late(), "a second close took {took:?}, not {limit:?}");
     Ok(())
 }

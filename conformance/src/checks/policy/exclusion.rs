@@ -9,6 +9,7 @@ use leasehold_api::Acquired;
 use super::super::steps::{held, pass};
 use super::steps::guard;
 use crate::bench::Bench;
+use crate::effort::rounds;
 use crate::ensure;
 use crate::table::checks;
 use crate::verdict::{Failure, Verdict};
@@ -16,12 +17,12 @@ use crate::verdict::{Failure, Verdict};
 checks! { Exclusion:
     guards_exclude_each_other [policy], "1.2, D4.1", "8 clients with 2 tasks each add 1 under the lock without losing one, tokens rising";
     guard_and_store_agree [policy], "1.2, 2.2", "while a guard says held, nobody else is granted the name";
-    renewed_guard_excludes_for_many_ttls [policy], "1.2, 4.1", "nobody gets the name in 6 TTLs of a kept-alive guard";
+    renewed_guard_excludes_for_many_ttls [policy], "1.2, 4.1", "nobody gets the name in 4 TTLs of a kept-alive guard";
     guard_is_not_re_entrant [policy], "D3.2", "the same client asking twice gets nothing the second time";
 }
 
 async fn guards_exclude_each_other(bench: &Bench) -> Verdict {
-    const ADDS: u64 = 3;
+    let adds = rounds(3, 40) as u64;
     let name = bench.name();
     let counter = Arc::new(AtomicU64::new(0));
     let last = Arc::new(AtomicU64::new(0));
@@ -31,7 +32,7 @@ async fn guards_exclude_each_other(bench: &Bench) -> Verdict {
         let lock = bench.lock(&locks, &name, 10)?;
         let (counter, last) = (counter.clone(), last.clone());
         tasks.push(async move {
-            for round in 0..ADDS {
+            for round in 0..adds {
                 let guard = lock.acquire_unbounded().await?;
                 let token = guard.token()?.get();
                 let before = last.swap(token, Ordering::SeqCst);
@@ -55,7 +56,7 @@ async fn guards_exclude_each_other(bench: &Bench) -> Verdict {
     });
     try_join_all(tasks).await?;
     let counted = counter.load(Ordering::SeqCst);
-    ensure!(counted == 16 * ADDS, "{counted} of {} adds are left", 16 * ADDS);
+    ensure!(counted == 16 * adds, "{counted} of {} adds are left", 16 * adds);
     Ok(())
 }
 
@@ -80,10 +81,10 @@ async fn renewed_guard_excludes_for_many_ttls(bench: &Bench) -> Verdict {
     let locks = bench.locks().await?;
     let other = bench.client().await?;
     let name = bench.name();
-    let guard = guard(bench, &locks, &name, 1).await?;
+    let guard = guard(bench, &locks, &name, 4).await?;
     let token = guard.token()?;
     let clock = other.clock();
-    let end = clock.now().saturating_add(bench.ttls(6).get());
+    let end = clock.now().saturating_add(bench.ttls(16).get());
     let contender = bench.claim(&name);
     while clock.now() < end {
         held(&*other, &contender).await?;

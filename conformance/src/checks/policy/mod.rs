@@ -5,6 +5,7 @@
 
 pub(super) mod answers;
 pub(super) mod cancellation;
+pub(super) mod cleanup;
 pub(super) mod ending;
 pub(super) mod exclusion;
 pub(super) mod line;

@@ -64,10 +64,10 @@ async fn guard_outlives_its_client_handle(bench: &Bench) -> Verdict {
     let client = bench.client().await?;
     let name = bench.name();
     let locks = bench.locks().await?;
-    let guard = guard(bench, &locks, &name, 1).await?;
+    let guard = guard(bench, &locks, &name, 4).await?;
     drop(locks);
-    for _ in 0..8 {
-        pass(&*client, bench.ttl().get() / 2).await;
+    for _ in 0..6 {
+        pass(&*client, bench.ttls(2).get()).await;
         ensure!(guard.is_held(), "the guard was lost with its client's handle");
         super::super::steps::held(&*client, &bench.claim(&name)).await?;
     }

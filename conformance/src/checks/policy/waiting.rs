@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join;
 use leasehold_api::ErrorKind;
 
 use super::super::steps::{held, is_free, kept, needs_waking, now, pass, release, take};
@@ -22,6 +23,7 @@ checks! { Waiting:
     waiter_waits_many_ttls [policy], "6.2", "a waiter of a short TTL waits for a long lease, and is woken";
     waiting_does_not_poll_busily [policy], "D4.7", "in 3 TTLs of waiting a waiter asks a few times";
     wait_bounds_only_the_wait [policy], "D3.2", "a short wait with a long TTL, and the reverse, keep apart";
+    turn_at_the_end_of_a_wait_does_not_prolong_it [policy], "D4.8", "a wait behind a local guard that is let go as the wait ends is over, though the store is silent";
 }
 
 async fn wait_ends_in_time(bench: &Bench) -> Verdict {
@@ -180,4 +182,34 @@ async fn wait_bounds_only_the_wait(bench: &Bench) -> Verdict {
     held(&*client, &bench.claim(&name)).await?;
     drop(guard);
     falls_free(bench, &*client, &name, now(&*client)).await
+}
+
+async fn turn_at_the_end_of_a_wait_does_not_prolong_it(bench: &Bench) -> Verdict {
+    let client = bench.client().await?;
+    let wait = bench.ttl().get();
+    // By hand-over the turn comes while the release is under way, else when the guard is dropped.
+    for fails in [Step::Error(ErrorKind::Unreachable, Effect::Not), Step::Never(Effect::Not)] {
+        let (scripted, locks) = bench.scripted().await?;
+        let name = bench.name();
+        let holder = guard(bench, &locks, &name, 12).await?;
+        scripted.always(Verb::HandOver, fails.clone());
+        scripted.always(Verb::Acquire, Step::Never(Effect::Not));
+        let lock = bench.lock(&locks, &name, 12)?;
+        let start = now(&*client);
+        let lets_go = async {
+            client.clock().sleep_until(start.saturating_add(wait)).await;
+            // Over a driver that fails it says so.
+            let _ = holder.release().await;
+        };
+        let waits = async {
+            let answer = lock.acquire_within(wait).await;
+            (answer, now(&*client).since(start))
+        };
+        // In this order: the guard is let go before the waiter looks at the clock.
+        let (_, (answer, took)) = join(lets_go, waits).await;
+        ensure!(answer.is_err(), "a silent store has granted the name");
+        ensure!(took >= wait, "a wait of {wait:?} took {took:?}");
+        ensure!(took <= wait + bench.late(), "after {fails:?} a wait of {wait:?} took {took:?}");
+    }
+    Ok(())
 }

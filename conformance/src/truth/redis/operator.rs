@@ -193,7 +193,7 @@ impl RedisTruth {
     ///
     /// The script may run on: the server is of no use any more.
     pub async fn busy(&self) -> RedisResult<Busy> {
-        self.config_set("busy-reply-threshold", "1").await?;
+        self.config_set("lua-time-limit", "1").await?;
         let mut connection = self.new_connection().await?;
         let script = tokio::spawn(async move {
             let mut endless = redis::cmd("EVAL");
@@ -233,6 +233,6 @@ impl Busy {
         truth.words::<()>(&["SCRIPT", "KILL"]).await?;
         // The task does not panic, and nobody aborts it.
         let _ = self.0.await;
-        truth.config_set("busy-reply-threshold", "5000").await
+        truth.config_set("lua-time-limit", "5000").await
     }
 }
