@@ -187,20 +187,20 @@ pub(crate) async fn a_busy_server_is_busy() -> Verdict {
     let busy = truth.busy().await?;
     fails(client.acquire(&claim("a")).await, ErrorKind::Busy, Some("BUSY"));
     fails(client.renew(&lease).await, ErrorKind::Busy, Some("BUSY"));
-    let late = connect(server.url(), "connect_timeout=200ms").await;
+    let late = connect(server.url(), "connect_timeout=2s").await;
     fails(late, ErrorKind::Busy, Some("BUSY"));
     busy.end(&truth).await?;
     ensure!(client.release(&lease.ticket(), None).await?.outcome.is_ok(), "released");
     Ok(())
 }
 
-/// Makes the server load what it has, for a second or two.
+/// Makes the server load what it has, for two seconds or three.
 pub(crate) async fn load_slowly(
     server: &Server,
     truth: &RedisTruth,
 ) -> Result<JoinHandle<()>, Failure> {
     truth.config_set("key-load-delay", "0").await?;
-    for key in 0..2000 {
+    for key in 0..4000 {
         truth.set(format!("filler-{key}"), "x".repeat(100), None).await?;
     }
     truth.config_set("loading-process-events-interval-bytes", "1024").await?;
@@ -223,7 +223,7 @@ pub(crate) async fn a_loading_server_is_busy() -> Verdict {
     let client = connect(server.url(), "").await?;
     let loading = load_slowly(&server, &truth).await?;
     fails(client.acquire(&claim("a")).await, ErrorKind::Busy, Some("LOADING"));
-    let late = connect(server.url(), "connect_timeout=500ms").await;
+    let late = connect(server.url(), "connect_timeout=1s").await;
     fails(late, ErrorKind::Busy, Some("LOADING"));
     loading.await.unwrap();
     take(&*client, &claim("a")).await?;
