@@ -19,7 +19,7 @@ const TASKS: usize = 8;
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     let Ok(url) = std::env::var("LEASEHOLD_URL") else {
-        println!("LEASEHOLD_URL names the server, for example redis://127.0.0.1:6379");
+        eprintln!("LEASEHOLD_URL names the server, for example redis://127.0.0.1:6379");
         return Ok(ExitCode::from(64));
     };
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -28,7 +28,7 @@ async fn main() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let without = run(&url, "unlocked").await?;
-    println!("without the lock: {without} of {COUPONS} coupons sold");
+    println!("without the lock: {without} of {COUPONS} coupons sold, many of them twice");
     let with = run(&url, "locked").await?;
     println!("with the lock:    {with} of {COUPONS} coupons sold");
     let as_promised = without > COUPONS && with == COUPONS;
@@ -105,6 +105,7 @@ fn keys(shop: &str) -> [String; 3] {
 }
 
 async fn connect(url: &str) -> Result<MultiplexedConnection> {
-    let url = url.split('?').next().unwrap_or_default();
-    Ok(redis::Client::open(url)?.get_multiplexed_async_connection().await?)
+    let client = redis::Client::open(url.split('?').next().unwrap_or_default())?;
+    let connection = client.get_multiplexed_async_connection().await;
+    connection.map_err(|error| format!("LEASEHOLD_URL's server can't be reached: {error}").into())
 }
