@@ -1,4 +1,4 @@
-//! The cleaner: finishes releases that nobody awaits, and frees by ticket until that is certain.
+//! The cleaner: finishes releases that nobody awaits, and frees by owner until that is certain.
 //! One task a client.
 
 use std::collections::VecDeque;
@@ -96,7 +96,7 @@ async fn due(client: &Client, at: Instant, job: Job) -> Job {
 async fn first_round(client: &Arc<Client>, job: Job) -> Option<Unsettled> {
     match job {
         Job::LetGo(held) => {
-            // An error has queued the lease to be freed by ticket.
+            // An error has queued the lease to be freed by owner.
             let _ = let_go(client, held).await;
             None
         }

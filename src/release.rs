@@ -90,7 +90,7 @@ async fn hand_over(
 }
 
 /// A letting-go under way. Whatever ends it, the local queue moves on; and if the store has not
-/// answered, the cleaner frees the lease by ticket.
+/// answered, the cleaner frees the lease by owner.
 struct Letting<'a> {
     client: &'a Arc<Client>,
     held: &'a Arc<Held>,
