@@ -154,7 +154,8 @@ impl Guard {
     ///
     /// `Lost` if it was lost before, here or in the store. `Indeterminate` if the store does not
     /// answer within a third of the TTL (10 s at most), or what the backend says: the client then
-    /// goes on to free the name in the background until that is certain. `Forked` in a forked child.
+    /// goes on freeing the name in the background until that is certain. `Forked` in a forked
+    /// child.
     ///
     /// # Cancel safety
     ///
