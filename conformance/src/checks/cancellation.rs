@@ -18,12 +18,12 @@ use crate::table::checks;
 use crate::verdict::{Failure, Verdict};
 
 checks! { Cancellation:
-    dropped_acquire_is_cleaned_up_by_owner, "8.1, 5.4", "whenever it is dropped, a release by owner frees the name, or TTL does";
+    f7_dropped_acquire_is_cleaned_up_by_owner, "8.1, 5.4", "whenever it is dropped, a release by owner frees the name, or TTL does";
     dropped_acquire_ends_at_its_ttl_without_clean_up, "8.1, 1.4", "whenever it is dropped, and nobody cleans up, the name is free one TTL after it landed";
     dropped_acquire_is_found_again, "8.1, 1.3", "whenever it is dropped, the same owner's next acquire is granted";
-    dropped_wait_leaves_the_line, "8.1, 6.6", "whenever it is dropped, a release by owner leaves nothing of the waiter";
-    dropped_renewal_leaves_the_lease_mine, "8.1", "whenever it is dropped, the lease can be renewed and released";
-    dropped_release_can_be_repeated, "8.1, 5.2", "whenever it is dropped, a second one frees the name";
+    f8_dropped_wait_leaves_the_line, "8.1, 6.6", "whenever it is dropped, a release by owner leaves nothing of the waiter";
+    f10_dropped_renewal_leaves_the_lease_mine, "8.1", "whenever it is dropped, the lease can be renewed and released";
+    f9_c55_dropped_release_can_be_repeated, "8.1, 5.2", "whenever it is dropped, a second one frees the name";
     dropped_hand_over_is_mended_by_policy, "8.1, 7.4", "whenever it is dropped, release by ticket and acquire by owner go on";
     dropped_connect_leaves_nothing [private], "8.1", "whenever it is dropped, no connection stays open, and the next connect works";
     dropped_wake_loses_nothing, "8.1, 6.5", "a wake that was dropped, also while it was woken, is woken again";
@@ -33,7 +33,7 @@ checks! { Cancellation:
 /// No verb needs more awaits than this.
 const MOST_POLLS: usize = 60;
 
-async fn dropped_acquire_is_cleaned_up_by_owner(bench: &Bench) -> Verdict {
+async fn f7_dropped_acquire_is_cleaned_up_by_owner(bench: &Bench) -> Verdict {
     let [client, other] = bench.clients().await?;
     for polls in 0..MOST_POLLS {
         let claim = bench.claim(&bench.name());
@@ -93,7 +93,7 @@ async fn dropped_acquire_is_found_again(bench: &Bench) -> Verdict {
     never_ended()
 }
 
-async fn dropped_wait_leaves_the_line(bench: &Bench) -> Verdict {
+async fn f8_dropped_wait_leaves_the_line(bench: &Bench) -> Verdict {
     let [holder, quitter, waiter] = bench.clients().await?;
     for polls in 0..MOST_POLLS {
         let lease = take(&*holder, &bench.long_claim(&bench.name(), 20)).await?;
@@ -115,7 +115,7 @@ async fn dropped_wait_leaves_the_line(bench: &Bench) -> Verdict {
     never_ended()
 }
 
-async fn dropped_renewal_leaves_the_lease_mine(bench: &Bench) -> Verdict {
+async fn f10_dropped_renewal_leaves_the_lease_mine(bench: &Bench) -> Verdict {
     let client = bench.client().await?;
     for polls in 0..MOST_POLLS {
         let lease = take(&*client, &bench.long_claim(&bench.name(), 20)).await?;
@@ -130,7 +130,7 @@ async fn dropped_renewal_leaves_the_lease_mine(bench: &Bench) -> Verdict {
     never_ended()
 }
 
-async fn dropped_release_can_be_repeated(bench: &Bench) -> Verdict {
+async fn f9_c55_dropped_release_can_be_repeated(bench: &Bench) -> Verdict {
     let [client, other] = bench.clients().await?;
     for polls in 0..MOST_POLLS {
         let lease = take(&*client, &bench.long_claim(&bench.name(), 20)).await?;

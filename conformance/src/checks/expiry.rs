@@ -16,8 +16,8 @@ use crate::verdict::Verdict;
 checks! { Expiry:
     lease_ends_at_its_ttl, "1.4", "a lease that nobody renews ends at its TTL, neither before nor after";
     unkept_lease_ends_at_its_ttl, "1.4", "so does one that is not to be kept alive";
-    ttls_are_kept_to_the_millisecond, "1.4", "the store keeps TTLs about a second, and the shortest one, as asked";
-    longest_ttl_is_kept, "1.4", "30 days neither overflow nor fall short";
+    f67_c66_c67_ttls_are_kept_to_the_millisecond, "1.4", "the store keeps TTLs about a second, and the shortest one, as asked";
+    f67_longest_ttl_is_kept, "1.4", "30 days neither overflow nor fall short";
     validity_is_a_lower_bound, "2.1", "nobody else gets the name within the validity";
     validity_counts_from_the_start, "2.2", "the validity counts from the attempt's start";
     expired_lease_is_nobodys, "1.4", "its last owner can neither renew nor release it";
@@ -43,7 +43,7 @@ async fn ends_at_its_ttl(bench: &Bench, keep_alive: bool) -> Verdict {
     Ok(())
 }
 
-async fn ttls_are_kept_to_the_millisecond(bench: &Bench) -> Verdict {
+async fn f67_c66_c67_ttls_are_kept_to_the_millisecond(bench: &Bench) -> Verdict {
     let [client, other] = bench.clients().await?;
     let floor = client.profile().ttl_floor.max(Duration::from_millis(1));
     let about_a_second = [999, 1_000, 1_001, 1_500, 60_001].map(Duration::from_millis);
@@ -59,7 +59,7 @@ async fn ttls_are_kept_to_the_millisecond(bench: &Bench) -> Verdict {
     Ok(())
 }
 
-async fn longest_ttl_is_kept(bench: &Bench) -> Verdict {
+async fn f67_longest_ttl_is_kept(bench: &Bench) -> Verdict {
     let [client, other] = bench.clients().await?;
     keeps(&*client, &*other, bench, Ttl::MAX).await
 }

@@ -16,24 +16,24 @@ use crate::table::checks;
 use crate::verdict::{Failure, Verdict};
 
 checks! { Faults:
-    restart_with_data_keeps_leases_and_tokens [private], "3.1, 1.2", "over a restart the lease holds and tokens rise";
-    restart_without_data_revives_nothing [private], "4.3, 3.1", "after an empty restart a renewal says not mine, and tokens rise";
-    losing_data_revives_nothing [private], "4.3, 3.1", "after the store forgot all, the same";
-    deleted_record_is_a_loss, "4.3", "a renewal of a record that an operator deleted says not mine";
-    overwritten_record_is_a_loss, "4.2, 5.1", "what an operator put in its place is neither renewed nor released";
+    f25_restart_with_data_keeps_leases_and_tokens [private], "3.1, 1.2", "over a restart the lease holds and tokens rise";
+    f26_restart_without_data_revives_nothing [private], "4.3, 3.1", "after an empty restart a renewal says not mine, and tokens rise";
+    f26_losing_data_revives_nothing [private], "4.3, 3.1", "after the store forgot all, the same";
+    f73_deleted_record_is_a_loss, "4.3", "a renewal of a record that an operator deleted says not mine";
+    f74_overwritten_record_is_a_loss, "4.2, 5.1", "what an operator put in its place is neither renewed nor released";
     truth_agrees_with_the_driver, "1.4, 3.3", "the store's own record has the token and the time left";
-    lost_answer_to_acquire_is_found_again [private], "1.3, 8.3", "the error says indeterminate, and a retry finds the grant";
-    lost_answer_to_release_does_no_harm [private], "5.2, 8.3", "the error says indeterminate, and a repeat is safe";
+    f15_c145_lost_answer_to_acquire_is_found_again [private], "1.3, 8.3", "the error says indeterminate, and a retry finds the grant";
+    f17_lost_answer_to_release_does_no_harm [private], "5.2, 8.3", "the error says indeterminate, and a repeat is safe";
     lost_answer_to_renewal_is_mended [private], "8.3, 4.1", "the error says indeterminate, and the next one re-arms";
-    slow_answer_counts_from_its_start [private], "2.2", "a grant and a renewal that take long count from their start";
+    c33_slow_answer_counts_from_its_start [private], "2.2", "a grant and a renewal that take long count from their start";
     late_claim_is_not_called_settled [private], "5.4", "what lands after its clean-up was not called settled, and ends at its TTL";
-    late_renewal_revives_nothing [private], "4.3", "a renewal that lands after the release leaves the name free";
+    f19_c133_late_renewal_revives_nothing [private], "4.3", "a renewal that lands after the release leaves the name free";
     dead_link_can_be_left [private], "8.1", "calls into a black hole can be dropped, and the client works once it heals";
     refused_connection_has_no_effect [private], "8.3", "an error of a link that was down is not indeterminate, and the client works again";
     cut_connection_is_replaced [private], "8.1", "after a cut an idle client goes on without a new one";
 }
 
-async fn restart_with_data_keeps_leases_and_tokens(bench: &Bench) -> Verdict {
+async fn f25_restart_with_data_keeps_leases_and_tokens(bench: &Bench) -> Verdict {
     let client = bench.client().await?;
     let lease = take(&*client, &bench.long_claim(&bench.name(), 200)).await?;
     bench.store().restart(Data::Kept).await?;
@@ -46,7 +46,7 @@ async fn restart_with_data_keeps_leases_and_tokens(bench: &Bench) -> Verdict {
     Ok(())
 }
 
-async fn restart_without_data_revives_nothing(bench: &Bench) -> Verdict {
+async fn f26_restart_without_data_revives_nothing(bench: &Bench) -> Verdict {
     let client = bench.client().await?;
     let lease = take(&*client, &bench.long_claim(&bench.name(), 200)).await?;
     bench.store().restart(Data::Lost).await?;
@@ -54,7 +54,7 @@ async fn restart_without_data_revives_nothing(bench: &Bench) -> Verdict {
     lost_data(bench, &*client, &lease).await
 }
 
-async fn losing_data_revives_nothing(bench: &Bench) -> Verdict {
+async fn f26_losing_data_revives_nothing(bench: &Bench) -> Verdict {
     let client = bench.client().await?;
     let lease = take(&*client, &bench.long_claim(&bench.name(), 200)).await?;
     bench.store().lose_data().await?;
@@ -70,7 +70,7 @@ async fn lost_data(bench: &Bench, client: &dyn Backend, lease: &leasehold_api::L
     is_held_by(bench, client, &next).await
 }
 
-async fn deleted_record_is_a_loss(bench: &Bench) -> Verdict {
+async fn f73_deleted_record_is_a_loss(bench: &Bench) -> Verdict {
     let [client, other] = bench.clients().await?;
     let lease = take(&*client, &bench.long_claim(&bench.name(), 20)).await?;
     bench.store().delete_record(&lease.name).await?;
@@ -81,7 +81,7 @@ async fn deleted_record_is_a_loss(bench: &Bench) -> Verdict {
     Ok(())
 }
 
-async fn overwritten_record_is_a_loss(bench: &Bench) -> Verdict {
+async fn f74_overwritten_record_is_a_loss(bench: &Bench) -> Verdict {
     let [client, other] = bench.clients().await?;
     let lease = take(&*client, &bench.long_claim(&bench.name(), 20)).await?;
     bench.store().overwrite_record(&lease.name).await?;
@@ -116,7 +116,7 @@ async fn truth_agrees_with_the_driver(bench: &Bench) -> Verdict {
     Ok(())
 }
 
-async fn lost_answer_to_acquire_is_found_again(bench: &Bench) -> Verdict {
+async fn f15_c145_lost_answer_to_acquire_is_found_again(bench: &Bench) -> Verdict {
     let far = bench.store().connect_by_link().await?;
     let near = bench.client().await?;
     let claim = bench.long_claim(&bench.name(), 200);
@@ -132,7 +132,7 @@ async fn lost_answer_to_acquire_is_found_again(bench: &Bench) -> Verdict {
     is_free(bench, &*near, &claim.name).await
 }
 
-async fn lost_answer_to_release_does_no_harm(bench: &Bench) -> Verdict {
+async fn f17_lost_answer_to_release_does_no_harm(bench: &Bench) -> Verdict {
     let far = bench.store().connect_by_link().await?;
     let near = bench.client().await?;
     let lease = take(&*far, &bench.long_claim(&bench.name(), 200)).await?;
@@ -157,7 +157,7 @@ async fn lost_answer_to_renewal_is_mended(bench: &Bench) -> Verdict {
     is_held_by(bench, &*near, &lease).await
 }
 
-async fn slow_answer_counts_from_its_start(bench: &Bench) -> Verdict {
+async fn c33_slow_answer_counts_from_its_start(bench: &Bench) -> Verdict {
     let far = bench.store().connect_by_link().await?;
     warm(bench, &*far).await?;
     let slow = bench.late();
@@ -204,7 +204,7 @@ async fn late_claim_is_not_called_settled(bench: &Bench) -> Verdict {
     Ok(())
 }
 
-async fn late_renewal_revives_nothing(bench: &Bench) -> Verdict {
+async fn f19_c133_late_renewal_revives_nothing(bench: &Bench) -> Verdict {
     let far = bench.store().connect_by_link().await?;
     let near = bench.client().await?;
     let lease = take(&*far, &bench.long_claim(&bench.name(), 200)).await?;

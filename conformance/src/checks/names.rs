@@ -11,13 +11,13 @@ use crate::table::checks;
 use crate::verdict::{Failure, Verdict};
 
 checks! { Names:
-    names_are_told_apart_to_the_last_byte, "1.5", "names that differ in case, form, spaces, signs or nesting are held at once";
-    longest_names_are_told_apart, "1.5", "names of 512 bytes that differ in the last one are held at once";
+    f69_names_are_told_apart_to_the_last_byte, "1.5", "names that differ in case, form, spaces, signs or nesting are held at once";
+    f69_longest_names_are_told_apart, "1.5", "names of 512 bytes that differ in the last one are held at once";
     odd_names_survive_the_round_trip, "1.5", "list gives each odd name back byte by byte";
-    nested_names_do_not_wait_for_each_other, "1.5", "a release of `a/b` wakes no waiter of `a`";
-    ttl_below_the_floor_is_refused, "9.3", "it is bad input that says what is allowed, and holds nothing";
+    f69_nested_names_do_not_wait_for_each_other, "1.5", "a release of `a/b` wakes no waiter of `a`";
+    f67_ttl_below_the_floor_is_refused, "9.3", "it is bad input that says what is allowed, and holds nothing";
     longest_label_survives_the_round_trip, "inspect", "128 bytes of label, quotes and braces among them, come back";
-    owners_are_told_apart_to_the_last_bit, "5.1", "owners that differ in one bit are two";
+    f71_owners_are_told_apart_to_the_last_bit, "5.1", "owners that differ in one bit are two";
 }
 
 /// What follows a name that no other check uses.
@@ -58,7 +58,7 @@ const ODD: [&str; 34] = [
     "\u{1f512}",
 ];
 
-async fn names_are_told_apart_to_the_last_byte(bench: &Bench) -> Verdict {
+async fn f69_names_are_told_apart_to_the_last_byte(bench: &Bench) -> Verdict {
     let root = bench.name();
     let mut names: Vec<_> = ODD.iter().map(|odd| format!("{root}{odd}")).collect();
     names.extend(["{}", "{x}", " ", "/"].map(|odd| format!("{odd}{root}")));
@@ -66,7 +66,7 @@ async fn names_are_told_apart_to_the_last_byte(bench: &Bench) -> Verdict {
     all_held_at_once(bench, &names).await
 }
 
-async fn longest_names_are_told_apart(bench: &Bench) -> Verdict {
+async fn f69_longest_names_are_told_apart(bench: &Bench) -> Verdict {
     let root = bench.name();
     let ascii = format!("{root}{}", "x".repeat(LockName::MAX_BYTES));
     let wide = format!("{root}{}", "\u{e9}".repeat(LockName::MAX_BYTES));
@@ -118,7 +118,7 @@ async fn odd_names_survive_the_round_trip(bench: &Bench) -> Verdict {
     Ok(())
 }
 
-async fn nested_names_do_not_wait_for_each_other(bench: &Bench) -> Verdict {
+async fn f69_nested_names_do_not_wait_for_each_other(bench: &Bench) -> Verdict {
     let [holder, waiter] = bench.clients().await?;
     needs_waking(&*waiter)?;
     let outer = bench.name();
@@ -133,7 +133,7 @@ async fn nested_names_do_not_wait_for_each_other(bench: &Bench) -> Verdict {
     Ok(())
 }
 
-async fn ttl_below_the_floor_is_refused(bench: &Bench) -> Verdict {
+async fn f67_ttl_below_the_floor_is_refused(bench: &Bench) -> Verdict {
     let client = bench.client().await?;
     let floor = client.profile().ttl_floor;
     if floor <= Duration::from_millis(1) {
@@ -184,7 +184,7 @@ async fn longest_label_survives_the_round_trip(bench: &Bench) -> Verdict {
     Ok(())
 }
 
-async fn owners_are_told_apart_to_the_last_bit(bench: &Bench) -> Verdict {
+async fn f71_owners_are_told_apart_to_the_last_bit(bench: &Bench) -> Verdict {
     let client = bench.client().await?;
     let mine = take(&*client, &bench.long_claim(&bench.name(), 20)).await?;
     for bit in [0, 1, 63, 64, 127] {

@@ -15,15 +15,15 @@ use crate::verdict::{Failure, Verdict};
 
 checks! { Release:
     release_frees_the_name, "5.1", "a released name is free at once";
-    release_twice_is_harmless, "5.2", "a repeated release says so and leaves the next holder alone";
-    release_compares_the_owner, "5.1", "another owner with the right token releases nothing";
+    f72_release_twice_is_harmless, "5.2", "a repeated release says so and leaves the next holder alone";
+    f71_release_compares_the_owner, "5.1", "another owner with the right token releases nothing";
     release_compares_the_token, "5.1", "the right owner with another token releases nothing";
     release_compares_and_frees_in_one_step, "5.1", "a release on the verge of expiry never frees the next holder's lease";
     release_by_owner_needs_no_token, "5.1", "without a token, whatever the owner has goes";
     release_by_owner_leaves_others_alone, "5.2", "without a token, another's lease stays";
     release_needs_no_state_of_the_driver, "5.5", "a fresh client releases by ticket, with a token and without";
     release_of_a_free_name_is_harmless, "5.2", "a release of what was never held leaves the name free";
-    expired_lease_is_released_in_vain, "5.2", "a release past the end says not mine";
+    f72_expired_lease_is_released_in_vain, "5.2", "a release past the end says not mine";
     closed_name_is_held_by_nobody, "5.6, 1.7", "a closed name is held without a holder, also for who closed it";
     closed_name_opens_at_its_time, "5.6", "a closed name falls free at reopen_after, neither before nor after";
     closing_again_changes_nothing, "5.6", "a repeat says released and moves nothing";
@@ -40,7 +40,7 @@ async fn release_frees_the_name(bench: &Bench) -> Verdict {
     is_free(bench, &*other, &lease.name).await
 }
 
-async fn release_twice_is_harmless(bench: &Bench) -> Verdict {
+async fn f72_release_twice_is_harmless(bench: &Bench) -> Verdict {
     let [client, other] = bench.clients().await?;
     let lease = take(&*client, &bench.long_claim(&bench.name(), 10)).await?;
     release(&*client, &lease.ticket()).await?;
@@ -50,7 +50,7 @@ async fn release_twice_is_harmless(bench: &Bench) -> Verdict {
     is_held_by(bench, &*other, &next).await
 }
 
-async fn release_compares_the_owner(bench: &Bench) -> Verdict {
+async fn f71_release_compares_the_owner(bench: &Bench) -> Verdict {
     let [client, other] = bench.clients().await?;
     let lease = take(&*client, &bench.long_claim(&bench.name(), 10)).await?;
     let mut forged = lease.ticket();
@@ -142,7 +142,7 @@ async fn release_of_a_free_name_is_harmless(bench: &Bench) -> Verdict {
     is_free(bench, &*client, &claim.name).await
 }
 
-async fn expired_lease_is_released_in_vain(bench: &Bench) -> Verdict {
+async fn f72_expired_lease_is_released_in_vain(bench: &Bench) -> Verdict {
     let [client, other] = bench.clients().await?;
     let lease = take(&*client, &bench.claim(&bench.name())).await?;
     pass(&*client, kept(&*client, lease.ttl) + bench.late()).await;

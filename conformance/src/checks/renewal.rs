@@ -1,6 +1,6 @@
 //! Re-arming a lease.
 
-use leasehold_api::{Lease, Owner, Renewal, Token};
+use leasehold_api::{Backend, Lease, Owner, Renewal, Token};
 
 use super::steps::{
     free_between, grant, is_free, is_held_by, kept, now, pass, release, renew, renew_in_vain, take,
@@ -14,9 +14,9 @@ checks! { Renewal:
     renewal_re_arms_from_now, "4.1", "a renewed lease ends one TTL after the renewal";
     renewal_never_adds, "4.1", "three renewals at once keep one TTL, not three";
     renewal_never_creates, "4.3", "a renewal of what was never granted leaves the name free";
-    renewal_never_revives_an_expired_lease, "4.2, 4.3", "a renewal past the end leaves the name free";
+    c15_c16_renewal_never_revives_an_expired_lease, "4.2, 4.3", "a renewal past the end leaves the name free, by whatever verb, also when another had it meanwhile";
     renewal_never_revives_a_released_lease, "4.3", "a renewal after the release leaves the name free";
-    renewal_never_touches_anothers_lease, "4.3", "a late renewal leaves the next holder's lease as it was";
+    c7_renewal_never_touches_anothers_lease, "4.3", "a renewal past the end leaves the next holder's lease as it was";
     renewal_compares_the_owner, "4.2", "another owner with the right token renews nothing";
     renewal_compares_the_token, "4.2", "the right owner with another token renews nothing";
     renewal_keeps_the_token, "3.7", "a renewed lease has the token it was granted with";
@@ -56,14 +56,29 @@ async fn renewal_never_creates(bench: &Bench) -> Verdict {
     is_free(bench, &*other, &lease.name).await
 }
 
-async fn renewal_never_revives_an_expired_lease(bench: &Bench) -> Verdict {
+async fn c15_c16_renewal_never_revives_an_expired_lease(bench: &Bench) -> Verdict {
     let [client, other] = bench.clients().await?;
     let lease = take(&*client, &bench.claim(&bench.name())).await?;
     pass(&*client, kept(&*client, lease.ttl) + bench.late()).await;
-    renew_in_vain(&*client, &lease).await?;
+    every_renewal_is_in_vain(bench, &*client, &lease).await?;
     is_free(bench, &*other, &lease.name).await?;
-    renew_in_vain(&*client, &lease).await?;
+    every_renewal_is_in_vain(bench, &*client, &lease).await?;
     is_free(bench, &*other, &lease.name).await
+}
+
+/// A renewal by itself, alone in a batch, and between two that are good.
+async fn every_renewal_is_in_vain(bench: &Bench, client: &dyn Backend, lease: &Lease) -> Verdict {
+    renew_in_vain(client, lease).await?;
+    let good = take(client, &bench.long_claim(&bench.name(), 20)).await?;
+    let batches = [vec![lease.clone()], vec![good.clone(), lease.clone(), good.clone()]];
+    for batch in batches {
+        for (asked, answer) in batch.iter().zip(client.renew_all(&batch).await) {
+            let renewed = matches!(answer?, Renewal::Renewed(_));
+            let good = asked.owner == good.owner;
+            ensure!(renewed == good, "in a batch of {} it was renewed: {renewed}", batch.len());
+        }
+    }
+    release(client, &good.ticket()).await
 }
 
 async fn renewal_never_revives_a_released_lease(bench: &Bench) -> Verdict {
@@ -74,15 +89,16 @@ async fn renewal_never_revives_a_released_lease(bench: &Bench) -> Verdict {
     is_free(bench, &*other, &lease.name).await
 }
 
-async fn renewal_never_touches_anothers_lease(bench: &Bench) -> Verdict {
+async fn c7_renewal_never_touches_anothers_lease(bench: &Bench) -> Verdict {
     let [client, other, third] = bench.clients().await?;
     let name = bench.name();
-    let old = take(&*client, &bench.long_claim(&name, 4)).await?;
-    release(&*client, &old.ticket()).await?;
+    let old = take(&*client, &bench.claim(&name)).await?;
+    pass(&*client, kept(&*client, old.ttl) + bench.late()).await;
     let claim = bench.claim(&name);
     let earliest = now(&*other).saturating_add(claim.ttl.get());
     let lease = take(&*other, &claim).await?;
     let latest = now(&*other).saturating_add(kept(&*other, claim.ttl));
+    pass(&*other, bench.step()).await;
     renew_in_vain(&*client, &old).await?;
     is_held_by(bench, &*other, &lease).await?;
     free_between(bench, &*third, &name, earliest, latest).await?;

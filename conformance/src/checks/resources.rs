@@ -10,7 +10,7 @@ checks! { Resources:
     released_name_leaves_nothing, "6.6", "after release, waiters that gave up and a close that opened, the store keeps nothing of the name";
     expired_name_leaves_nothing, "6.6", "after holder and waiters crashed, the store keeps nothing of the name for long";
     released_names_are_not_listed, "list", "200 names taken and released are free and not listed";
-    many_locks_need_no_more_connections [private], "8.1", "200 held and waited-for names use as many connections as one";
+    f80_many_locks_need_no_more_connections [private], "8.1", "200 held and waited-for names use as many connections as one";
     dropped_client_closes_its_connections [private], "8.1", "a client that is dropped leaves no connection open";
 }
 
@@ -77,7 +77,7 @@ async fn released_names_are_not_listed(bench: &Bench) -> Verdict {
     Ok(())
 }
 
-async fn many_locks_need_no_more_connections(bench: &Bench) -> Verdict {
+async fn f80_many_locks_need_no_more_connections(bench: &Bench) -> Verdict {
     const NAMES: usize = 200;
     bench.store().connections().await?;
     let [client, other] = bench.clients().await?;

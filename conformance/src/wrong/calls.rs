@@ -18,7 +18,7 @@ pub(super) const WRONG: &[Wrong] = &[
         "orphan_on_cancel",
         "frees nothing without a token, so that a dropped acquire leaves its lease",
         &[
-            "cancellation::dropped_acquire_is_cleaned_up_by_owner",
+            "cancellation::f7_dropped_acquire_is_cleaned_up_by_owner",
             "release::release_by_owner_needs_no_token",
         ],
         || twisted(|| OrphanOnCancel),
@@ -26,14 +26,14 @@ pub(super) const WRONG: &[Wrong] = &[
     Wrong::new(
         "claim_lands_after_its_clean_up",
         "calls a release settled while the claim is on its way",
-        &["cancellation::dropped_acquire_is_cleaned_up_by_owner"],
+        &["cancellation::f7_dropped_acquire_is_cleaned_up_by_owner"],
         || twisted(|| ClaimLandsAfterItsCleanUp),
     ),
     Wrong::new(
         "connection_left_in_the_middle",
         "fails every call after one that was dropped",
         &[
-            "cancellation::dropped_acquire_is_cleaned_up_by_owner",
+            "cancellation::f7_dropped_acquire_is_cleaned_up_by_owner",
             "cancellation::dropped_acquire_is_found_again",
         ],
         || twisted(LeftInTheMiddle::default),
@@ -41,13 +41,13 @@ pub(super) const WRONG: &[Wrong] = &[
     Wrong::new(
         "bad_input_is_not_refused",
         "keeps a TTL below its floor",
-        &["names::ttl_below_the_floor_is_refused"],
+        &["names::f67_ttl_below_the_floor_is_refused"],
         || twisted(|| BadInputIsNotRefused),
     ),
     Wrong::new(
         "release_swallows_errors",
         "says released whatever happened",
-        &["release::release_of_a_free_name_is_harmless", "release::release_twice_is_harmless"],
+        &["release::release_of_a_free_name_is_harmless", "release::f72_release_twice_is_harmless"],
         || twisted(|| ReleaseSwallowsErrors),
     ),
     Wrong::new(

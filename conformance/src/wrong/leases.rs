@@ -22,7 +22,7 @@ pub(super) const WRONG: &[Wrong] = &[
     Wrong::new(
         "ttl_in_whole_seconds",
         "cuts the TTL to whole seconds",
-        &["expiry::ttls_are_kept_to_the_millisecond"],
+        &["expiry::f67_c66_c67_ttls_are_kept_to_the_millisecond"],
         || twisted(|| TtlInWholeSeconds),
     ),
     Wrong::new(
@@ -35,16 +35,16 @@ pub(super) const WRONG: &[Wrong] = &[
         "renew_revives",
         "takes an expired lease again when it is renewed",
         &[
-            "renewal::renewal_never_revives_an_expired_lease",
+            "renewal::c15_c16_renewal_never_revives_an_expired_lease",
             "renewal::renewal_never_revives_a_released_lease",
-            "faults::late_renewal_revives_nothing",
+            "faults::f19_c133_late_renewal_revives_nothing",
         ],
         || twisted(RenewRevives::default),
     ),
     Wrong::new(
         "renew_creates",
         "sets the lease at a renewal, whether or not it was there",
-        &["renewal::renewal_never_creates", "faults::deleted_record_is_a_loss"],
+        &["renewal::renewal_never_creates", "faults::f73_deleted_record_is_a_loss"],
         || twisted(|| RenewCreates),
     ),
     Wrong::new(
@@ -58,8 +58,8 @@ pub(super) const WRONG: &[Wrong] = &[
         "re-arms the name, whoever holds it",
         &[
             "renewal::renewal_compares_the_owner",
-            "renewal::renewal_never_touches_anothers_lease",
-            "faults::overwritten_record_is_a_loss",
+            "renewal::c7_renewal_never_touches_anothers_lease",
+            "faults::f74_overwritten_record_is_a_loss",
         ],
         || twisted(|| RenewWithoutComparing),
     ),
@@ -79,10 +79,10 @@ pub(super) const WRONG: &[Wrong] = &[
         "release_without_comparing",
         "frees the name, whoever holds it",
         &[
-            "release::release_compares_the_owner",
-            "release::release_twice_is_harmless",
+            "release::f71_release_compares_the_owner",
+            "release::f72_release_twice_is_harmless",
             "release::release_by_owner_leaves_others_alone",
-            "faults::lost_answer_to_release_does_no_harm",
+            "faults::f17_lost_answer_to_release_does_no_harm",
         ],
         || twisted(|| ReleaseWithoutComparing),
     ),

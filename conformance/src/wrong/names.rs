@@ -15,37 +15,37 @@ pub(super) const WRONG: &[Wrong] = &[
     Wrong::new(
         "names_cut_at_16",
         "keeps 16 bytes of a name",
-        &["names::names_are_told_apart_to_the_last_byte", "base::two_names_are_independent"],
+        &["names::f69_names_are_told_apart_to_the_last_byte", "base::two_names_are_independent"],
         || twisted(|| Renamed { rename: |name| cut(name, 16) }),
     ),
     Wrong::new(
         "names_cut_at_255",
         "keeps 255 bytes of a name",
-        &["names::longest_names_are_told_apart"],
+        &["names::f69_longest_names_are_told_apart"],
         || twisted(|| Renamed { rename: |name| cut(name, 255) }),
     ),
     Wrong::new(
         "names_folded",
         "compares names without regard to case",
-        &["names::names_are_told_apart_to_the_last_byte"],
+        &["names::f69_names_are_told_apart_to_the_last_byte"],
         || twisted(|| Renamed { rename: str::to_lowercase }),
     ),
     Wrong::new(
         "names_trimmed",
         "takes the spaces off a name",
-        &["names::names_are_told_apart_to_the_last_byte"],
+        &["names::f69_names_are_told_apart_to_the_last_byte"],
         || twisted(|| Renamed { rename: |name| name.trim().to_owned() }),
     ),
     Wrong::new(
         "names_by_hash_tag",
         "keeps only what stands within braces",
-        &["names::names_are_told_apart_to_the_last_byte"],
+        &["names::f69_names_are_told_apart_to_the_last_byte"],
         || twisted(|| Renamed { rename: within_braces }),
     ),
     Wrong::new(
         "names_nested",
         "takes a slash for the end of a name",
-        &["names::names_are_told_apart_to_the_last_byte"],
+        &["names::f69_names_are_told_apart_to_the_last_byte"],
         || twisted(|| Renamed { rename: |name| name.split('/').next().unwrap_or("").to_owned() }),
     ),
 ];

@@ -16,13 +16,16 @@ pub(super) const WRONG: &[Wrong] = &[
     Wrong::new(
         "token_constant",
         "grants every lease with the same token",
-        &["tokens::tokens_rise_over_release", "exclusion::contending_clients_leave_a_good_history"],
+        &[
+            "tokens::c136_tokens_rise_over_release",
+            "exclusion::contending_clients_leave_a_good_history",
+        ],
         || twisted(|| Told { told: |_| 1_700_000_000_000_000 }),
     ),
     Wrong::new(
         "token_repeated",
         "grants two leases in a row with one token",
-        &["tokens::tokens_rise_over_release"],
+        &["tokens::c136_tokens_rise_over_release"],
         || twisted(TokenRepeated::default),
     ),
     Wrong::new(

@@ -12,16 +12,16 @@ use crate::table::checks;
 use crate::verdict::Verdict;
 
 checks! { Faults:
-    lost_answer_is_asked_for_again_by_the_same_owner [policy], "10.1, 1.3", "a grant whose answer was lost becomes the guard of the same owner and token";
+    f15_c145_lost_answer_is_asked_for_again_by_the_same_owner [policy], "10.1, 1.3", "a grant whose answer was lost becomes the guard of the same owner and token";
     unreachable_store_is_tried_until_the_wait_ends [policy], "D3.2", "acquire succeeds once the store answers, and else ends with the wait";
     refusal_ends_at_once [policy], "D3.2", "what a retry can't mend ends the wait at once, with its own kind";
-    silent_store_ends_in_time [policy], "8.2, D4.8", "over a store that never answers every call ends by its deadline";
+    c150_c160_silent_store_ends_in_time [policy], "8.2, D4.8", "over a store that never answers every call ends by its deadline";
     refusal_at_the_end_of_a_wait_is_told [policy], "D3.2", "what a retry can't mend is told as such, also where the wait is over with it";
     attempt_cut_short_hides_nothing [policy], "D3.2, 10.2", "what was known before the end of the wait cut an attempt short is told, and what that may have left is freed";
     instant_errors_do_not_spin [policy], "D4.7", "over a store that fails at once, a client asks a few times, not thousands";
 }
 
-async fn lost_answer_is_asked_for_again_by_the_same_owner(bench: &Bench) -> Verdict {
+async fn f15_c145_lost_answer_is_asked_for_again_by_the_same_owner(bench: &Bench) -> Verdict {
     let (scripted, locks) = bench.scripted().await?;
     let client = bench.client().await?;
     for step in [
@@ -79,7 +79,7 @@ async fn refusal_ends_at_once(bench: &Bench) -> Verdict {
     Ok(())
 }
 
-async fn silent_store_ends_in_time(bench: &Bench) -> Verdict {
+async fn c150_c160_silent_store_ends_in_time(bench: &Bench) -> Verdict {
     for effect in [Effect::Not, Effect::Done] {
         let (scripted, locks) = bench.scripted().await?;
         let client = bench.client().await?;

@@ -18,12 +18,12 @@ use crate::table::checks;
 use crate::verdict::{Failure, Verdict};
 
 checks! { Cancellation:
-    dropped_try_leaves_nothing [policy], "8.1, D4.5", "try_acquire of a free name, dropped at each poll, over every kind of answer";
-    dropped_acquire_leaves_nothing [policy], "8.1, D4.5", "acquire of a free name, likewise";
-    dropped_wait_leaves_nothing [policy], "8.1, D4.5, 6.6", "acquire of a held name, likewise";
-    dropped_wait_behind_a_guard_leaves_nothing [policy], "8.1, D4.5, 7.4", "acquire behind a guard of the same client that hands over, likewise";
-    dropped_release_is_finished [policy], "8.1, D3.2", "release, likewise";
-    dropped_release_with_a_waiter_is_finished [policy], "8.1, D3.2, 7.4", "release while another task waits, likewise; the waiter is served";
+    f7_dropped_try_leaves_nothing [policy], "8.1, D4.5", "try_acquire of a free name, dropped at each poll, over every kind of answer";
+    f7_dropped_acquire_leaves_nothing [policy], "8.1, D4.5", "acquire of a free name, likewise";
+    f8_dropped_wait_leaves_nothing [policy], "8.1, D4.5, 6.6", "acquire of a held name, likewise";
+    f8_dropped_wait_behind_a_guard_leaves_nothing [policy], "8.1, D4.5, 7.4", "acquire behind a guard of the same client that hands over, likewise";
+    f9_c55_dropped_release_is_finished [policy], "8.1, D3.2", "release, likewise";
+    f9_c55_dropped_release_with_a_waiter_is_finished [policy], "8.1, D3.2, 7.4", "release while another task waits, likewise; the waiter is served";
     dropped_use_leaves_the_guard_held [policy], "8.1", "lost and run, dropped, leave the guard as it was";
     dropped_close_is_finished [policy], "8.1, D4.5", "close, likewise";
 }
@@ -137,7 +137,7 @@ async fn at_each_poll(bench: &Bench, one: for<'a> fn(&'a Run<'_>) -> Ends<'a>) -
     Ok(())
 }
 
-async fn dropped_try_leaves_nothing(bench: &Bench) -> Verdict {
+async fn f7_dropped_try_leaves_nothing(bench: &Bench) -> Verdict {
     at_each_poll(bench, |run| {
         Box::pin(async move {
             run.script(&[Verb::Acquire, Verb::Release]);
@@ -152,7 +152,7 @@ async fn dropped_try_leaves_nothing(bench: &Bench) -> Verdict {
     .await
 }
 
-async fn dropped_acquire_leaves_nothing(bench: &Bench) -> Verdict {
+async fn f7_dropped_acquire_leaves_nothing(bench: &Bench) -> Verdict {
     at_each_poll(bench, |run| {
         Box::pin(async move {
             run.script(&[Verb::Acquire, Verb::Release]);
@@ -168,7 +168,7 @@ async fn dropped_acquire_leaves_nothing(bench: &Bench) -> Verdict {
     .await
 }
 
-async fn dropped_wait_leaves_nothing(bench: &Bench) -> Verdict {
+async fn f8_dropped_wait_leaves_nothing(bench: &Bench) -> Verdict {
     at_each_poll(bench, |run| {
         Box::pin(async move {
             let holder = take(&*run.beside, &run.bench.long_claim(&run.name, 60)).await?;
@@ -189,7 +189,7 @@ async fn dropped_wait_leaves_nothing(bench: &Bench) -> Verdict {
     .await
 }
 
-async fn dropped_wait_behind_a_guard_leaves_nothing(bench: &Bench) -> Verdict {
+async fn f8_dropped_wait_behind_a_guard_leaves_nothing(bench: &Bench) -> Verdict {
     at_each_poll(bench, |run| {
         Box::pin(async move {
             let guard = run.lock()?.acquire().await?;
@@ -210,7 +210,7 @@ async fn dropped_wait_behind_a_guard_leaves_nothing(bench: &Bench) -> Verdict {
     .await
 }
 
-async fn dropped_release_is_finished(bench: &Bench) -> Verdict {
+async fn f9_c55_dropped_release_is_finished(bench: &Bench) -> Verdict {
     at_each_poll(bench, |run| {
         Box::pin(async move {
             let guard: Guard = run.lock()?.acquire().await?;
@@ -223,7 +223,7 @@ async fn dropped_release_is_finished(bench: &Bench) -> Verdict {
     .await
 }
 
-async fn dropped_release_with_a_waiter_is_finished(bench: &Bench) -> Verdict {
+async fn f9_c55_dropped_release_with_a_waiter_is_finished(bench: &Bench) -> Verdict {
     at_each_poll(bench, |run| {
         Box::pin(async move {
             let guard = run.lock()?.acquire().await?;

@@ -15,14 +15,14 @@ use crate::table::checks;
 use crate::verdict::{Failure, Verdict};
 
 checks! { Faults:
-    failed_release_is_finished_in_the_background [policy], "10.2, D4.5", "the error is told, and the name freed once the store answers";
+    f17_failed_release_is_finished_in_the_background [policy], "10.2, D4.5", "the error is told, and the name freed once the store answers";
     late_claim_lives_one_ttl_at_most [policy], "10.2, D4.5", "a claim that lands after its clean-up is freed again, or ends at its TTL";
     unsettled_clean_up_is_repeated_twice [policy], "5.4, 10.2, D4.5", "a claim on its way is freed by owner at once, a third of the TTL later and a TTL later, and then no more";
     claim_that_lands_after_the_release_is_freed [policy], "5.4, 10.2, D4.5", "a claim that was asked for again, granted and let go, and then lands, is freed by owner within those rounds";
     claim_that_lands_after_a_loss_or_a_hand_over_is_freed [policy], "5.4, 10.2, D4.5", "likewise where the guard was lost, or handed over";
 }
 
-async fn failed_release_is_finished_in_the_background(bench: &Bench) -> Verdict {
+async fn f17_failed_release_is_finished_in_the_background(bench: &Bench) -> Verdict {
     for step in [
         Step::Error(ErrorKind::Unreachable, Effect::Not),
         Step::Error(ErrorKind::Indeterminate, Effect::Not),

@@ -17,12 +17,12 @@ use crate::verdict::{Failure, Verdict};
 
 checks! { Release:
     released_guard_frees_the_name [policy], "5.1", "after release the name is free at once";
-    dropped_guard_frees_the_name [policy], "D3.2", "a dropped guard's name is free within a request's time";
-    guard_dropped_off_the_runtime_frees_the_name [policy], "D3.2", "so is that of one dropped on a thread without a runtime";
-    aborted_task_frees_the_name [policy], "D4.5", "so is that of a task that is aborted, or panics";
+    c78_c156_dropped_guard_frees_the_name [policy], "D3.2", "a dropped guard's name is free within a request's time";
+    c157_guard_dropped_off_the_runtime_frees_the_name [policy], "D3.2", "so is that of one dropped on a thread without a runtime";
+    c114_aborted_task_frees_the_name [policy], "D4.5", "so is that of a task that is aborted, or panics";
     unkept_guard_simply_ends [policy], "D3.2", "without keep_alive nothing is renewed, and the loss comes at the deadline";
-    max_hold_ends_a_guard [policy], "D3.2", "the loss comes just before max_hold, however many TTLs that is, and the name is free at it";
-    max_hold_ends_a_forgotten_guard [policy], "D3.2", "so it does when the guard was leaked";
+    c18_max_hold_ends_a_guard [policy], "D3.2", "the loss comes just before max_hold, however many TTLs that is, and the name is free at it";
+    f13_max_hold_ends_a_forgotten_guard [policy], "D3.2", "so it does when the guard was leaked";
     min_hold_keeps_the_name_closed [policy], "D3.2, 5.6", "released early, the name stays closed for the rest of min_hold, for local waiters too";
     close_ends_every_guard [policy], "D3.2, D4.5", "close tells guards that they are lost, frees their names, and ends waits";
     closed_client_refuses [policy], "D3.2", "after close every call says Closed";
@@ -43,7 +43,7 @@ async fn released_guard_frees_the_name(bench: &Bench) -> Verdict {
     Ok(())
 }
 
-async fn dropped_guard_frees_the_name(bench: &Bench) -> Verdict {
+async fn c78_c156_dropped_guard_frees_the_name(bench: &Bench) -> Verdict {
     let locks = bench.locks().await?;
     let client = bench.client().await?;
     let name = bench.name();
@@ -51,7 +51,7 @@ async fn dropped_guard_frees_the_name(bench: &Bench) -> Verdict {
     falls_free(bench, &*client, &name, now(&*client)).await
 }
 
-async fn guard_dropped_off_the_runtime_frees_the_name(bench: &Bench) -> Verdict {
+async fn c157_guard_dropped_off_the_runtime_frees_the_name(bench: &Bench) -> Verdict {
     let locks = bench.locks().await?;
     let client = bench.client().await?;
     let name = bench.name();
@@ -61,7 +61,7 @@ async fn guard_dropped_off_the_runtime_frees_the_name(bench: &Bench) -> Verdict 
     falls_free(bench, &*client, &name, now(&*client)).await
 }
 
-async fn aborted_task_frees_the_name(bench: &Bench) -> Verdict {
+async fn c114_aborted_task_frees_the_name(bench: &Bench) -> Verdict {
     let locks = bench.locks().await?;
     let client = bench.client().await?;
     let (aborted, panicked) = (bench.name(), bench.name());
@@ -96,7 +96,7 @@ async fn unkept_guard_simply_ends(bench: &Bench) -> Verdict {
     falls_free(bench, &*client, &name, latest.saturating_add(ttl)).await
 }
 
-async fn max_hold_ends_a_guard(bench: &Bench) -> Verdict {
+async fn c18_max_hold_ends_a_guard(bench: &Bench) -> Verdict {
     let ttl = bench.ttls(2).get();
     let many = if bench.time() == Time::Paused { 1000 } else { 4 };
     try_join_all([ttl / 2, ttl * 2, ttl * many].map(|max| max_hold_of(bench, max))).await.map(drop)
@@ -125,7 +125,7 @@ fn just_before(ttl: Duration, max_hold: Duration) -> Duration {
     max_hold - margin(ttl.min(max_hold))
 }
 
-async fn max_hold_ends_a_forgotten_guard(bench: &Bench) -> Verdict {
+async fn f13_max_hold_ends_a_forgotten_guard(bench: &Bench) -> Verdict {
     let locks = bench.locks().await?;
     let client = bench.client().await?;
     let name = bench.name();

@@ -20,8 +20,8 @@ checks! { HandOver:
     every_17th_hand_over_yields [policy], "D4.7, 7.3", "after 16 local hand-overs another process has its turn";
     local_waiters_share_one_place_in_line [policy], "D4.7", "of 20 tasks that wait for another process one talks to the store";
     unanswered_hand_over_is_not_repeated [policy], "7.4, 10.3", "the next waiter finds the grant by its own owner, or asks anew, and the old lease is freed";
-    failed_hand_over_frees_the_old_lease [policy], "10.3", "after an error the old lease is released by ticket and the waiter goes on";
-    lost_lease_sends_the_waiter_to_the_store [policy], "7.2, D4.7", "behind a guard whose lease was evicted, or whose record is gone, a waiter gets the name when that guard is let go";
+    c64_failed_hand_over_frees_the_old_lease [policy], "10.3", "after an error the old lease is released by ticket and the waiter goes on";
+    c64_lost_lease_sends_the_waiter_to_the_store [policy], "7.2, D4.7", "behind a guard whose lease was evicted, or whose record is gone, a waiter gets the name when that guard is let go";
     late_hand_over_leaves_one_holder [policy], "1.2, D4.2", "a waiter to whom the name is handed after its own deadline finds its grant, and keeps it alone";
     waiter_that_leaves_a_hand_over_holds_nobody_up [policy], "7.4, D4.7", "one that is dropped while the name is handed to it is passed over, and the next is served in time";
 }
@@ -137,7 +137,7 @@ async fn unanswered_hand_over_is_not_repeated(bench: &Bench) -> Verdict {
     mends(bench, Step::Late(late, Landing::Surely)).await
 }
 
-async fn failed_hand_over_frees_the_old_lease(bench: &Bench) -> Verdict {
+async fn c64_failed_hand_over_frees_the_old_lease(bench: &Bench) -> Verdict {
     mends(bench, Step::Error(ErrorKind::Unreachable, Effect::Not)).await?;
     mends(bench, Step::Error(ErrorKind::Indeterminate, Effect::Done)).await
 }
@@ -185,7 +185,7 @@ enum Loses {
     Deleted,
 }
 
-async fn lost_lease_sends_the_waiter_to_the_store(bench: &Bench) -> Verdict {
+async fn c64_lost_lease_sends_the_waiter_to_the_store(bench: &Bench) -> Verdict {
     let client = bench.client().await?;
     let mut shown = false;
     if client.profile().operator {

@@ -16,8 +16,8 @@ use crate::table::checks;
 use crate::verdict::{Failure, Verdict};
 
 checks! { Cancellation:
-    dropped_over_held_answers_leaves_nothing [policy, private], "8.1, D4.5", "each public future, dropped at each poll, over a link that holds all answers";
-    dropped_over_lost_answers_leaves_nothing [policy, private], "8.1, D4.5", "likewise over a link that swallows all answers";
+    f7_dropped_over_held_answers_leaves_nothing [policy, private], "8.1, D4.5", "each public future, dropped at each poll, over a link that holds all answers";
+    f7_dropped_over_lost_answers_leaves_nothing [policy, private], "8.1, D4.5", "likewise over a link that swallows all answers";
     dropped_over_held_requests_leaves_nothing [policy, private], "8.1, D4.5", "likewise over a link that holds all requests, which then land late";
     dropped_over_a_black_hole_leaves_nothing [policy, private], "8.1, D4.5", "likewise over a link that swallows everything";
 }
@@ -226,11 +226,11 @@ async fn over(bench: &Bench, link: Link) -> Verdict {
     Ok(())
 }
 
-async fn dropped_over_held_answers_leaves_nothing(bench: &Bench) -> Verdict {
+async fn f7_dropped_over_held_answers_leaves_nothing(bench: &Bench) -> Verdict {
     over(bench, Link::AnswersHeld).await
 }
 
-async fn dropped_over_lost_answers_leaves_nothing(bench: &Bench) -> Verdict {
+async fn f7_dropped_over_lost_answers_leaves_nothing(bench: &Bench) -> Verdict {
     over(bench, Link::AnswersLost).await
 }
 

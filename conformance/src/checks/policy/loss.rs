@@ -17,19 +17,19 @@ use crate::verdict::{Failure, Verdict};
 
 checks! { Loss:
     healthy_guard_is_not_lost [policy], "D4.2", "over 3 TTLs a guard whose renewals are answered signals nothing";
-    one_failed_renewal_in_three_is_no_loss [policy], "D4.2", "a guard outlives a failure of every third renewal, of every kind";
+    c99_c126_one_failed_renewal_in_three_is_no_loss [policy], "D4.2", "a guard outlives a failure of every third renewal, of every kind";
     slow_renewals_are_no_loss [policy], "D4.2", "a guard outlives renewals that take a ninth of the TTL, or a quarter: more than after which they are repeated";
-    unanswered_renewals_are_a_loss_at_the_deadline [policy], "2.3, D4.2", "the loss comes at the deadline of the last good answer, and nobody else was granted before";
-    landed_but_unanswered_renewals_are_a_loss_at_the_deadline [policy], "D4.2", "the deadline is the older one";
+    c150_unanswered_renewals_are_a_loss_at_the_deadline [policy], "2.3, D4.2", "the loss comes at the deadline of the last good answer, and nobody else was granted before";
+    f10_landed_but_unanswered_renewals_are_a_loss_at_the_deadline [policy], "D4.2", "the deadline is the older one";
     failed_renewals_are_a_loss_at_the_deadline [policy], "D4.2", "a bad renewal does not move the deadline";
     lost_guard_stays_lost [policy], "D4.2", "what a renewal says after the deadline brings nothing back, and changes nothing of the next holder's";
-    renewal_answered_past_the_deadline_brings_nothing_back [policy], "D4.2", "a good renewal that began in time and is answered too late does not undo the loss";
+    c33_renewal_answered_past_the_deadline_brings_nothing_back [policy], "D4.2", "a good renewal that began in time and is answered too late does not undo the loss";
     evicted_guard_learns_it_at_the_next_renewal [policy], "4.3", "the loss comes within a renewal's time, with its reason";
     loss_seen_by_the_driver_is_told_at_once [policy], "next_loss", "the guard is lost with the driver's reason, and freed";
-    grant_after_its_deadline_is_refused [policy], "D4.2", "a grant that comes after its deadline is too late, and cleaned up";
+    c21_c61_grant_after_its_deadline_is_refused [policy], "D4.2", "a grant that comes after its deadline is too late, and cleaned up";
     frozen_holder_is_lost_at_first_look [policy], "D4.2, D4.7", "after a freeze of 2 TTLs the first look says lost, and the next holder is left alone";
-    work_stops_at_the_loss [policy], "D3.2", "run ends with the loss, and the work is dropped";
-    late_renewal_does_not_outlive_the_release [policy], "D4.6, 4.3", "a renewal that lands after the release revives nothing";
+    c129_work_stops_at_the_loss [policy], "D3.2", "run ends with the loss, and the work is dropped";
+    f19_c133_late_renewal_does_not_outlive_the_release [policy], "D4.6, 4.3", "a renewal that lands after the release revives nothing";
 }
 
 async fn healthy_guard_is_not_lost(bench: &Bench) -> Verdict {
@@ -47,7 +47,7 @@ async fn healthy_guard_is_not_lost(bench: &Bench) -> Verdict {
     Ok(())
 }
 
-async fn one_failed_renewal_in_three_is_no_loss(bench: &Bench) -> Verdict {
+async fn c99_c126_one_failed_renewal_in_three_is_no_loss(bench: &Bench) -> Verdict {
     let intervals = if bench.time() == Time::Paused { 100 } else { 12 };
     let (scripted, locks) = bench.scripted().await?;
     let client = bench.client().await?;
@@ -101,11 +101,11 @@ async fn outlives_slow_renewals(bench: &Bench, part: u32) -> Verdict {
     Ok(())
 }
 
-async fn unanswered_renewals_are_a_loss_at_the_deadline(bench: &Bench) -> Verdict {
+async fn c150_unanswered_renewals_are_a_loss_at_the_deadline(bench: &Bench) -> Verdict {
     lost_at_the_deadline(bench, Step::Never(Effect::Not)).await
 }
 
-async fn landed_but_unanswered_renewals_are_a_loss_at_the_deadline(bench: &Bench) -> Verdict {
+async fn f10_landed_but_unanswered_renewals_are_a_loss_at_the_deadline(bench: &Bench) -> Verdict {
     lost_at_the_deadline(bench, Step::Never(Effect::Done)).await
 }
 
@@ -173,7 +173,7 @@ async fn lost_guard_stays_lost(bench: &Bench) -> Verdict {
     is_held_by(bench, &*client, &next).await
 }
 
-async fn renewal_answered_past_the_deadline_brings_nothing_back(bench: &Bench) -> Verdict {
+async fn c33_renewal_answered_past_the_deadline_brings_nothing_back(bench: &Bench) -> Verdict {
     let (scripted, locks) = bench.scripted().await?;
     let client = bench.client().await?;
     let ttl = bench.ttls(2).get();
@@ -232,7 +232,7 @@ async fn loss_seen_by_the_driver_is_told_at_once(bench: &Bench) -> Verdict {
     falls_free(bench, &*client, &name, now(&*client)).await
 }
 
-async fn grant_after_its_deadline_is_refused(bench: &Bench) -> Verdict {
+async fn c21_c61_grant_after_its_deadline_is_refused(bench: &Bench) -> Verdict {
     let (scripted, locks) = bench.scripted().await?;
     let client = bench.client().await?;
     let name = bench.name();
@@ -280,7 +280,7 @@ async fn freeze(bench: &Bench, time: Duration) {
     }
 }
 
-async fn work_stops_at_the_loss(bench: &Bench) -> Verdict {
+async fn c129_work_stops_at_the_loss(bench: &Bench) -> Verdict {
     let dropped = Arc::new(AtomicBool::new(false));
     let (scripted, locks) = bench.scripted().await?;
     let client = bench.client().await?;
@@ -313,7 +313,7 @@ impl Drop for Tells {
     }
 }
 
-async fn late_renewal_does_not_outlive_the_release(bench: &Bench) -> Verdict {
+async fn f19_c133_late_renewal_does_not_outlive_the_release(bench: &Bench) -> Verdict {
     let (scripted, locks) = bench.scripted().await?;
     let client = bench.client().await?;
     let name = bench.name();

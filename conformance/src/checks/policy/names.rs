@@ -12,13 +12,13 @@ use crate::table::checks;
 use crate::verdict::Verdict;
 
 checks! { Names:
-    bad_names_are_refused [policy], "9.3, D4.10", "each bad name is bad input that says what is allowed, and sends nothing";
-    bad_durations_are_refused [policy], "9.3, D4.10", "so are a TTL below the floor or above 30 days, and holds that are none";
-    waits_do_not_overflow [policy], "D4.10", "the longest wait there is, and none, are waits like others";
+    f69_bad_names_are_refused [policy], "9.3, D4.10", "each bad name is bad input that says what is allowed, and sends nothing";
+    f67_c70_bad_durations_are_refused [policy], "9.3, D4.10", "so are a TTL below the floor or above 30 days, and holds that are none";
+    f68_waits_do_not_overflow [policy], "D4.10", "the longest wait there is, and none, are waits like others";
     bad_labels_are_refused [policy], "9.3, D4.10", "so are labels that are too long or have control characters";
 }
 
-async fn bad_names_are_refused(bench: &Bench) -> Verdict {
+async fn f69_bad_names_are_refused(bench: &Bench) -> Verdict {
     let (scripted, locks) = bench.scripted().await?;
     let long = "x".repeat(LockName::MAX_BYTES + 1);
     let huge = "x".repeat(1 << 20);
@@ -31,7 +31,7 @@ async fn bad_names_are_refused(bench: &Bench) -> Verdict {
     Ok(())
 }
 
-async fn bad_durations_are_refused(bench: &Bench) -> Verdict {
+async fn f67_c70_bad_durations_are_refused(bench: &Bench) -> Verdict {
     type Change = fn(Lock, Duration) -> Lock;
     let (scripted, locks) = bench.scripted().await?;
     let floor = locks.profile().ttl_floor;
@@ -58,7 +58,7 @@ async fn bad_durations_are_refused(bench: &Bench) -> Verdict {
     Ok(())
 }
 
-async fn waits_do_not_overflow(bench: &Bench) -> Verdict {
+async fn f68_waits_do_not_overflow(bench: &Bench) -> Verdict {
     let locks = bench.locks().await?;
     let lock = bench.lock(&locks, &bench.name(), 10)?;
     lock.acquire_within(Duration::MAX).await?.release().await?;

@@ -17,12 +17,12 @@ checks! { Waiting:
     wait_ends_in_time [policy], "D4.8", "a wait for a held name ends at its end, with the last holder";
     try_never_waits [policy], "D3.2", "try_acquire of a held name is none at once, and leaves no place in line";
     waiter_gets_what_is_released [policy], "6.4, D4.7", "a waiter of another client is granted within a request's time of the release";
-    waiter_needs_no_messages [policy], "6.7, D4.7", "with every wake-up lost, a waiter is granted within a third of its TTL";
-    waiter_outlives_a_crashed_holder [policy], "6.7, 1.4", "a waiter is granted when the lease of a holder that is gone ends";
+    f77_waiter_needs_no_messages [policy], "6.7, D4.7", "with every wake-up lost, a waiter is granted within a third of its TTL";
+    c27_c102_waiter_outlives_a_crashed_holder [policy], "6.7, 1.4", "a waiter is granted when the lease of a holder that is gone ends";
     waiter_that_gives_up_leaves_nothing [policy], "6.6, D4.7", "after 10 waits that ended, the next release goes to who waits";
-    waiter_waits_many_ttls [policy], "6.2", "a waiter of a short TTL waits for a long lease, and is woken";
+    c123_waiter_waits_many_ttls [policy], "6.2", "a waiter of a short TTL waits for a long lease, and is woken";
     waiting_does_not_poll_busily [policy], "D4.7", "in 3 TTLs of waiting a waiter asks a few times";
-    wait_bounds_only_the_wait [policy], "D3.2", "a short wait with a long TTL, and the reverse, keep apart";
+    c103_wait_bounds_only_the_wait [policy], "D3.2", "a short wait with a long TTL, and the reverse, keep apart";
     turn_at_the_end_of_a_wait_does_not_prolong_it [policy], "D4.8", "a wait behind a local guard that is let go as the wait ends is over, though the store is silent";
 }
 
@@ -79,7 +79,7 @@ async fn waiter_gets_what_is_released(bench: &Bench) -> Verdict {
     Ok(())
 }
 
-async fn waiter_needs_no_messages(bench: &Bench) -> Verdict {
+async fn f77_waiter_needs_no_messages(bench: &Bench) -> Verdict {
     let (scripted, locks) = bench.scripted().await?;
     let client = bench.client().await?;
     scripted.always(Verb::Wake, Step::Never(Effect::Not));
@@ -95,7 +95,7 @@ async fn waiter_needs_no_messages(bench: &Bench) -> Verdict {
     Ok(())
 }
 
-async fn waiter_outlives_a_crashed_holder(bench: &Bench) -> Verdict {
+async fn c27_c102_waiter_outlives_a_crashed_holder(bench: &Bench) -> Verdict {
     let locks = bench.locks().await?;
     let client = bench.client().await?;
     let lease = take(&*client, &bench.long_claim(&bench.name(), 2)).await?;
@@ -131,7 +131,7 @@ async fn waiter_that_gives_up_leaves_nothing(bench: &Bench) -> Verdict {
     is_free(bench, &*client, &lease.name).await
 }
 
-async fn waiter_waits_many_ttls(bench: &Bench) -> Verdict {
+async fn c123_waiter_waits_many_ttls(bench: &Bench) -> Verdict {
     let locks = bench.locks().await?;
     let client = bench.client().await?;
     needs_waking(&*client)?;
@@ -162,7 +162,7 @@ async fn waiting_does_not_poll_busily(bench: &Bench) -> Verdict {
     Ok(())
 }
 
-async fn wait_bounds_only_the_wait(bench: &Bench) -> Verdict {
+async fn c103_wait_bounds_only_the_wait(bench: &Bench) -> Verdict {
     let locks = bench.locks().await?;
     let client = bench.client().await?;
     let name = bench.name();
