@@ -1,0 +1,225 @@
+//! What can be asked for on the command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+/// Runs commands under a distributed lock, and shows who holds it.
+#[derive(Debug, Parser)]
+#[command(name = "leasehold", version, after_help = AFTER, max_term_width = 100)]
+#[command(disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+const AFTER: &str = "\
+Environment:
+  LEASEHOLD_URL  the lock server, as --url; it may hold a password
+  LEASEHOLD_LOG  what is logged to standard error: error (default), warn, info, debug or trace
+
+Example:
+  export LEASEHOLD_URL=redis://127.0.0.1:6379
+  leasehold run nightly -- ./report.sh";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    Run(Run),
+    Status(Status),
+    List(List),
+    Evict(Evict),
+    Check(Check),
+    /// Print a completion script for a shell.
+    #[command(
+        after_help = "Example:\n  leasehold completions bash > /etc/bash_completion.d/leasehold"
+    )]
+    Completions {
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// Write the manual pages into a directory.
+    #[command(after_help = "Example:\n  leasehold man /usr/local/share/man/man1")]
+    Man {
+        directory: PathBuf,
+    },
+    /// What `run` starts between itself and the command.
+    #[command(hide = true)]
+    Supervise {
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+}
+
+/// Run a command while holding the lock NAME.
+///
+/// Waits until the lock is free, without limit unless told otherwise; runs the command; releases
+/// the lock when the command and all that it started are gone. If the lock is lost, the command is
+/// ended: SIGTERM in time before the lease ends, SIGKILL by its end.
+///
+/// The command gets LEASEHOLD_NAME, LEASEHOLD_TOKEN (the fencing token, to be passed with every
+/// write that the lock protects) and LEASEHOLD_OWNER.
+#[derive(Debug, Args)]
+#[command(after_help = RUN_AFTER)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    /// How long the lease lasts without renewal: for so long a crash blocks others. At least 1s
+    /// [default: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) ttl: Option<Duration>,
+
+    /// Give up if the lock is not acquired after so long [default: wait without limit]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) wait: Option<Duration>,
+
+    /// Give up at once if somebody else holds the lock
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
+
+    /// Keep the lock closed for the rest of this time since the grant, also if the command ends
+    /// earlier
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) min_hold: Option<Duration>,
+
+    /// End the command, and release the lock, so long after the grant
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) max_hold: Option<Duration>,
+
+    /// A text that tells people who holds the lock, at most 128 bytes
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+
+    /// What the lock must give at least
+    #[arg(long, value_enum)]
+    pub(crate) guarantee: Option<Guarantee>,
+
+    /// Time from SIGTERM to SIGKILL, at most half of the TTL [default: a quarter of the TTL, at
+    /// most 10s]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) kill_after: Option<Duration>,
+
+    /// The lock's name: 1 to 512 bytes of UTF-8 without control characters
+    pub(crate) name: String,
+
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+const RUN_AFTER: &str = "\
+Exit status: the command's own (128 + N if signal N ended it); 64 wrong usage; 69 the backend can't
+be reached; 70 internal error; 75 the lock was not acquired in time; 76 the lock was lost while the
+command ran; 78 wrong configuration, or the backend can't give the guarantee; 126 and 127 the
+command can't be run or is not there.
+
+Example:
+  leasehold run --wait 10m --label web-3 nightly -- ./report.sh";
+
+/// Show who holds the lock NAME.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  leasehold status nightly --json")]
+pub(crate) struct Status {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    /// The lock's name
+    pub(crate) name: String,
+}
+
+/// Show all held locks, or those whose name begins with PREFIX.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  leasehold list order: --json")]
+pub(crate) struct List {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    /// What the names begin with
+    #[arg(default_value = "")]
+    pub(crate) prefix: String,
+}
+
+/// End somebody's lease of the lock NAME.
+///
+/// The token, as `status` shows it, makes sure that no other lease is ended. The holder learns of
+/// it at its next renewal: until then it works on.
+#[derive(Debug, Args)]
+#[command(after_help = EVICT_AFTER)]
+pub(crate) struct Evict {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The token of the lease to end
+    #[arg(long, value_name = "N")]
+    pub(crate) token: u64,
+    /// The lock's name
+    pub(crate) name: String,
+}
+
+const EVICT_AFTER: &str = "\
+Exit status: 0 if the lease was ended, 1 if nobody holds the lock under this token.
+
+Example:
+  leasehold evict nightly --token 1796056181567121";
+
+/// Show what the configured backend gives: guarantee, scope, limits, warnings, round-trip times.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  leasehold check --json")]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    /// What the lock must give at least
+    #[arg(long, value_enum)]
+    pub(crate) guarantee: Option<Guarantee>,
+}
+
+/// Where the locks are.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct Target {
+    /// The lock server, such as redis://HOST:PORT/?prefix=shop [default: the one that
+    /// LEASEHOLD_URL names]. A password has no place here: process lists show it
+    #[arg(long)]
+    pub(crate) url: Option<String>,
+
+    /// A TOML file with `url`, and what else `run` takes: guarantee, ttl, wait, min_hold,
+    /// max_hold, kill_after, label. With a password in it, only its owner may read it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Output {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Guarantee {
+    /// Two holders may overlap once in a blue moon
+    Efficiency,
+    /// Exclusion and token order survive crashes and failovers
+    Correctness,
+}
+
+impl Guarantee {
+    /// As URLs have it.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Efficiency => "efficiency",
+            Self::Correctness => "correctness",
+        }
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|_| "this is not a duration such as 500ms, 30s or 2m".to_owned())
+}

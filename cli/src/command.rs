@@ -1,0 +1,146 @@
+//! The command and its supervising process, as `leasehold` sees them.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+use std::time::Duration;
+
+use leasehold::Guard;
+use leasehold_api::{BootClock, Clock};
+use rustix::process::{Pid, Signal, WaitOptions, getpid};
+
+use crate::channel::{Channel, Limits, News, Order};
+use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND};
+use crate::family::signal_all_below;
+use crate::target::{VARIABLE, holds_password};
+use crate::terminal::Terminal;
+
+/// A command under a lock.
+#[derive(Debug)]
+pub(crate) struct Command {
+    channel: Channel,
+    supervisor: Pid,
+    /// The command's process group, once it runs.
+    group: Option<Pid>,
+    terminal: Option<Terminal>,
+    sent: Option<Limits>,
+}
+
+impl Command {
+    /// Starts the supervising process, which starts the command.
+    pub(crate) fn start(
+        command: &[OsString],
+        guard: &Guard,
+        token: leasehold::Token,
+        limits: Limits,
+    ) -> io::Result<Self> {
+        // If the supervisor is killed, what it supervised becomes ours.
+        rustix::process::set_child_subreaper(Some(getpid()))?;
+        let (channel, theirs) = Channel::pair()?;
+        // The running program, also where its file has been replaced.
+        let mut supervisor = std::process::Command::new("/proc/self/exe");
+        supervisor.arg0("leasehold").arg("supervise").arg("--").args(command);
+        supervisor.stdin(Stdio::from(theirs)).process_group(0);
+        supervisor.env("LEASEHOLD_NAME", guard.name().as_str());
+        supervisor.env("LEASEHOLD_TOKEN", token.to_string());
+        supervisor.env("LEASEHOLD_OWNER", guard.owner().to_string());
+        if std::env::var_os(VARIABLE).is_some_and(|url| holds_password(&url.to_string_lossy())) {
+            supervisor.env_remove(VARIABLE);
+        }
+        let child = supervisor.spawn()?;
+        drop(supervisor); // and with it our copy of the supervisor's end
+        channel.send_with(&Order::Limits(limits), Some(io::stdin().as_fd()))?;
+        Ok(Self {
+            channel,
+            supervisor: Pid::from_child(&child),
+            group: None,
+            terminal: Terminal::open(),
+            sent: Some(limits),
+        })
+    }
+
+    /// What the supervisor tells next; `None` if it has ended without a word.
+    ///
+    /// Dropped at any await, nothing is lost.
+    pub(crate) async fn news(&self) -> Option<News> {
+        self.channel.receive().await.ok().flatten()
+    }
+
+    /// Moves the command's limits.
+    pub(crate) fn limit(&mut self, limits: Limits) {
+        // Unsent because the supervisor is stopped, the older and stricter ones hold.
+        if self.sent != Some(limits) && self.channel.send(&Order::Limits(limits)).is_ok() {
+            self.sent = Some(limits);
+        }
+    }
+
+    /// Passes a signal on to the command's group.
+    pub(crate) fn pass_on(&self, number: i32) {
+        let _ = self.channel.send(&Order::Signal(number));
+    }
+
+    /// The command runs: gives it the terminal's foreground, if that is ours.
+    pub(crate) fn started(&mut self, group: i32) {
+        self.group = Pid::from_raw(group);
+        if let (Some(terminal), Some(group)) = (&mut self.terminal, self.group)
+            && terminal.give(group)
+        {
+            // It may have been stopped because it read before.
+            self.pass_on(Signal::CONT.as_raw());
+        }
+    }
+
+    /// The command was stopped, as by Ctrl-Z: on a terminal, this process stops with it, so that the
+    /// shell sees it, and the two go on together. Nothing is renewed meanwhile.
+    pub(crate) fn stopped(&mut self, guard: &Guard) {
+        let (Some(terminal), Some(group)) = (&mut self.terminal, self.group) else { return };
+        if !terminal.is_ours() {
+            let left = Duration::from_secs(guard.remaining().as_secs());
+            eprintln!("leasehold: stopped; unless continued within {left:?}, the lock is lost");
+            terminal.take_back();
+            let _ = rustix::process::kill_current_process_group(Signal::TSTP);
+        }
+        terminal.give(group);
+        self.pass_on(Signal::CONT.as_raw());
+    }
+
+    /// The lock is gone: ends the command, by the supervisor and, in case that is stopped, here.
+    pub(crate) fn kill(&self) {
+        let _ = self.channel.send(&Order::Kill);
+        signal_all_below(self.supervisor, Signal::KILL);
+    }
+
+    /// Ends the supervisor and all that it left, which are our children then. Answers whether all
+    /// are gone within 5 s.
+    pub(crate) async fn end_all(&self) -> bool {
+        const AGAIN: Duration = Duration::from_millis(10);
+        let until = BootClock.now().saturating_add(Duration::from_secs(5));
+        let _ = rustix::process::kill_process(self.supervisor, Signal::KILL);
+        loop {
+            signal_all_below(getpid(), Signal::KILL);
+            loop {
+                match rustix::process::wait(WaitOptions::NOHANG) {
+                    Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+                    Ok(None) => break,
+                    Err(_) => return true,
+                }
+            }
+            if BootClock.now() >= until {
+                return false;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+}
+
+/// Why a command could not be started, with the status that shells give it.
+pub(crate) fn cannot_start(command: &[OsString], errno: Option<i32>, text: &str) -> Failure {
+    let program = command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
+    let status = match errno.map(io::Error::from_raw_os_error).map(|error| error.kind()) {
+        Some(io::ErrorKind::NotFound) => NOT_FOUND,
+        _ => CANNOT_RUN,
+    };
+    Failure::new(status, format!("can't run `{program}`: {text}"))
+}

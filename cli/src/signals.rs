@@ -1,0 +1,66 @@
+//! The signals that are passed on to the command.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The signals that are passed on, caught. Those that were ignored when this process started stay
+/// ignored (`nohup`, a shell's background job), here and for the command.
+#[derive(Debug)]
+pub(crate) struct Passed(Vec<(i32, Signal)>);
+
+impl Passed {
+    /// Catches them, from now on until this process ends.
+    pub(crate) fn catch() -> io::Result<Self> {
+        let kinds = [
+            SignalKind::hangup(),
+            SignalKind::interrupt(),
+            SignalKind::quit(),
+            SignalKind::terminate(),
+            SignalKind::user_defined1(),
+            SignalKind::user_defined2(),
+        ];
+        let ignored = ignored_now();
+        let wanted = kinds.into_iter().filter(|kind| !has(ignored, kind.as_raw_value()));
+        let caught = wanted.map(|kind| Ok((kind.as_raw_value(), signal(kind)?)));
+        Ok(Self(caught.collect::<io::Result<_>>()?))
+    }
+
+    /// The next one's number.
+    ///
+    /// Dropped at any await, no signal is lost.
+    pub(crate) async fn next(&mut self) -> i32 {
+        std::future::poll_fn(|context| {
+            for (number, signal) in &mut self.0 {
+                if let std::task::Poll::Ready(Some(())) = signal.poll_recv(context) {
+                    return std::task::Poll::Ready(*number);
+                }
+            }
+            std::task::Poll::Pending
+        })
+        .await
+    }
+}
+
+/// The signals that this process ignores, as a set of bits: `SigIgn` in `man 5 proc_pid_status`.
+fn ignored_now() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn has(set: u64, number: i32) -> bool {
+    set & (1 << (number - 1)) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{has, ignored_now};
+
+    #[test]
+    fn what_this_process_ignores_is_read() {
+        // Rust's runtime ignores SIGPIPE (13) in every program.
+        assert!(has(ignored_now(), 13));
+        assert!(!has(ignored_now(), 15));
+    }
+}

@@ -1,0 +1,239 @@
+//! The supervising process: a small process between `leasehold` and the command, which ends the
+//! command in time also when `leasehold` is killed or stopped.
+//!
+//! It knows nothing of locks. It has limits on the boot clock, which `leasehold` moves with each
+//! renewal, and a channel whose end is `leasehold`'s end. As a child subreaper it becomes the
+//! parent of what the command's processes leave behind, whatever group they are in.
+//!
+//! ```text
+//!             limits.terminate                 limits.kill
+//!   [running] ----------------> [terminating] -------------+
+//!      |  \                          |                      v
+//!      |   `-- channel ends, Kill --------------------> [killing] (SIGKILL each 10 ms)
+//!      |                             |                      |
+//!      | the command ends            | no child is left     | no child is left
+//!      v                             v                      v
+//!   [left over: SIGTERM] --------> told: ended  <-----------+
+//! ```
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use leasehold_api::{BootClock, Clock, Instant};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::channel::{Channel, Ended, Limits, News, Order};
+use crate::exit::Failure;
+use crate::family::signal_all_below;
+use crate::signals::Passed;
+
+/// How often what does not end is killed again: what it forks meanwhile must go too.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// The `main` of the supervising process. Its standard input is the channel.
+///
+/// # Errors
+///
+/// What the system refuses before the command is started; `leasehold` sees the channel end.
+#[tokio::main(flavor = "current_thread")]
+pub(crate) async fn supervise(command: Vec<OsString>) -> Result<u8, Failure> {
+    let channel = Channel::new(io::stdin().as_fd().try_clone_to_owned()?)?;
+    rustix::process::set_child_subreaper(Some(getpid()))?;
+    // Whoever signals all processes of this name means the command, and `leasehold` passes it on.
+    let _caught = Passed::catch()?;
+    let Some((Order::Limits(limits), Some(input))) = channel.receive_with().await? else {
+        return Ok(0); // it ended before it said what to do
+    };
+    // Before the start, so that no end is missed.
+    let mut children = signal(SignalKind::child())?;
+    let mut family = match start(command, input, limits) {
+        Ok(leader) => Family::new(leader, limits),
+        Err(error) => {
+            channel.send(&News::Failed(error.raw_os_error(), error.to_string()))?;
+            return Ok(0);
+        }
+    };
+    let _ = channel.send(&News::Started(family.leader.as_raw_pid()));
+    let mut alone = false;
+    loop {
+        if family.reap() == Left::Nobody {
+            // Without anybody to tell, all is done.
+            let _ = channel.send(&News::Ended(family.ended()));
+            return Ok(0);
+        }
+        if std::mem::take(&mut family.stopped) {
+            let _ = channel.send(&News::Stopped);
+        }
+        tokio::select! {
+            biased;
+            order = channel.receive(), if !alone => match order {
+                Ok(Some(order)) => family.obey(order),
+                Ok(None) | Err(_) => {
+                    alone = true;
+                    family.obey(Order::Kill);
+                }
+            },
+            () = BootClock.sleep_until(family.alarm()) => family.ring(),
+            _ = children.recv() => {}
+        }
+    }
+}
+
+/// Starts the command in a process group of its own.
+fn start(command: Vec<OsString>, input: OwnedFd, limits: Limits) -> io::Result<Pid> {
+    if BootClock.now() >= limits.terminate() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    let mut command = command.into_iter();
+    let program = command.next().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut started = Command::new(program);
+    let child = started.args(command).stdin(Stdio::from(input)).process_group(0).spawn()?;
+    // It is reaped by number, with all that it leaves.
+    Ok(Pid::from_child(&child))
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Left {
+    Nobody,
+    Somebody,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// SIGTERM was sent because of the lock.
+    Terminating,
+    /// The command has ended by itself, and what it left got SIGTERM; SIGKILL follows then.
+    LeftOver(Instant),
+    Killing,
+}
+
+/// The command and all that it started.
+#[derive(Debug)]
+struct Family {
+    leader: Pid,
+    limits: Limits,
+    phase: Phase,
+    /// The command's own status, once it has ended.
+    status: Option<u8>,
+    because_of_the_lock: bool,
+    /// The command was stopped, and nobody was told yet.
+    stopped: bool,
+    /// Time from SIGTERM to SIGKILL.
+    grace: Duration,
+}
+
+impl Family {
+    fn new(leader: Pid, limits: Limits) -> Self {
+        Self {
+            leader,
+            limits,
+            phase: Phase::Running,
+            status: None,
+            because_of_the_lock: false,
+            stopped: false,
+            grace: limits.kill().since(limits.terminate()),
+        }
+    }
+
+    fn ended(&self) -> Ended {
+        let killed = 128 + 9;
+        Ended {
+            status: self.status.unwrap_or(killed),
+            because_of_the_lock: self.because_of_the_lock,
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Limits(limits) => self.limits = limits,
+            Order::Signal(number) => self.pass_on(number),
+            Order::Kill => {
+                self.because_of_the_lock |= self.status.is_none();
+                self.phase = Phase::Killing;
+                self.kill();
+            }
+        }
+    }
+
+    /// To the command's group only, as a terminal would.
+    fn pass_on(&self, number: i32) {
+        // Its number can't have been used again before it was reaped.
+        if self.status.is_none()
+            && let Some(signal) = Signal::from_named_raw(number)
+        {
+            let _ = rustix::process::kill_process_group(self.leader, signal);
+        }
+    }
+
+    /// When something is to be done, if nothing happens before.
+    fn alarm(&self) -> Instant {
+        match self.phase {
+            Phase::Running => self.limits.terminate(),
+            Phase::Terminating => self.limits.kill(),
+            Phase::LeftOver(until) => until.min(self.limits.kill()),
+            Phase::Killing => BootClock.now().saturating_add(AGAIN),
+        }
+    }
+
+    fn ring(&mut self) {
+        match self.phase {
+            Phase::Running => {
+                self.because_of_the_lock = true;
+                self.phase = Phase::Terminating;
+                self.terminate();
+            }
+            Phase::Terminating | Phase::LeftOver(_) => {
+                self.phase = Phase::Killing;
+                self.kill();
+            }
+            Phase::Killing => self.kill(),
+        }
+    }
+
+    fn terminate(&self) {
+        signal_all_below(getpid(), Signal::TERM);
+        // A stopped process gets it when it goes on.
+        signal_all_below(getpid(), Signal::CONT);
+    }
+
+    fn kill(&self) {
+        // First the group, in one step.
+        if self.status.is_none() {
+            let _ = rustix::process::kill_process_group(self.leader, Signal::KILL);
+        }
+        signal_all_below(getpid(), Signal::KILL);
+    }
+
+    /// Reaps all that has ended, the command and what it left.
+    fn reap(&mut self) -> Left {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Ok(Some((pid, status))) if pid == self.leader => self.saw(status),
+                Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+                Ok(None) => break,
+                Err(_) => return Left::Nobody,
+            }
+        }
+        if self.status.is_some() && self.phase == Phase::Running {
+            self.phase = Phase::LeftOver(BootClock.now().saturating_add(self.grace));
+            self.terminate();
+        }
+        Left::Somebody
+    }
+
+    fn saw(&mut self, status: WaitStatus) {
+        if status.stopped() {
+            self.stopped = true;
+        } else {
+            let signalled = || status.terminating_signal().map(|signal| 128 + signal);
+            let code = status.exit_status().or_else(signalled).unwrap_or(255);
+            self.status = Some(u8::try_from(code).unwrap_or(255));
+        }
+    }
+}

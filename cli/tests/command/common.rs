@@ -1,0 +1,198 @@
+//! Starting the built command, and waiting for what it does.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use leasehold_conformance::{Failure, Verdict};
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Far longer than anything takes on a busy machine.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+/// The built command, with a clean environment and this server.
+pub(crate) fn leasehold(url: &str) -> Command {
+    let mut command = bare();
+    command.env("LEASEHOLD_URL", url);
+    command
+}
+
+/// The built command, without a server.
+pub(crate) fn bare() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("LEASEHOLD_") {
+            command.env_remove(name);
+        }
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// `leasehold run`, with these words behind it.
+pub(crate) fn run(url: &str, words: &[&str]) -> Command {
+    let mut command = leasehold(url);
+    command.arg("run").args(words);
+    command
+}
+
+/// What a finished command told.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Told {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// Runs to its end.
+pub(crate) async fn told(mut command: Command) -> Told {
+    told_by(command.spawn().unwrap()).await
+}
+
+/// Waits for the end of a started one.
+pub(crate) async fn told_by(child: Child) -> Told {
+    let waited = tokio::task::spawn_blocking(move || child.wait_with_output());
+    let Output { status, stdout, stderr } = waited.await.unwrap().unwrap();
+    Told {
+        code: status.code(),
+        out: String::from_utf8(stdout).unwrap(),
+        err: String::from_utf8(stderr).unwrap(),
+    }
+}
+
+pub(crate) async fn status(url: &str, name: &str) -> Value {
+    let mut command = leasehold(url);
+    command.args(["status", name, "--json"]);
+    told(command).await.json()
+}
+
+/// Waits until a look says so.
+pub(crate) async fn until(what: &str, look: impl FnMut() -> bool) -> Verdict {
+    within(LONG, what, look).await
+}
+
+pub(crate) async fn within(limit: Duration, what: &str, mut look: impl FnMut() -> bool) -> Verdict {
+    let start = Instant::now();
+    while !look() {
+        if start.elapsed() > limit {
+            return Err(Failure::failed(format!("after {limit:?} still not so: {what}")));
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(())
+}
+
+/// A command for the shell that tells that it lives: it appends to a file every 10 ms, and does not
+/// end by SIGTERM, which it notes.
+pub(crate) struct Heart {
+    folder: TempDir,
+}
+
+impl Heart {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// Arguments for `run`, behind the name.
+    pub(crate) fn beats(&self) -> [String; 4] {
+        let script = format!(
+            "trap 'echo >> {}' TERM; while :; do date +%s.%N >> {}; sleep 0.01; done",
+            self.file("term").display(),
+            self.file("beat").display(),
+        );
+        ["--".into(), "sh".into(), "-c".into(), script]
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn exists(&self, name: &str) -> bool {
+        self.file(name).exists()
+    }
+
+    pub(crate) async fn has_begun(&self) -> Verdict {
+        until("the command runs", || self.last().is_some()).await
+    }
+
+    /// When it last beat, by the wall clock.
+    pub(crate) fn last(&self) -> Option<f64> {
+        // The last line may be half written.
+        let beats = std::fs::read_to_string(self.file("beat")).ok()?;
+        beats.rsplit_once('\n')?.0.lines().last()?.parse().ok()
+    }
+
+    /// Whether a process of this heart lives.
+    pub(crate) fn beating(&self) -> bool {
+        lives(self.folder.path().to_str().unwrap())
+    }
+}
+
+pub(crate) fn now() -> f64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64()
+}
+
+/// Whether any living process has this text among its arguments, and is none of `leasehold`'s own.
+fn lives(text: &str) -> bool {
+    processes().iter().any(|(pid, arguments)| arguments.contains(text) && !is_ours(*pid))
+}
+
+/// Whether a process is `leasehold`, or its supervisor.
+pub(crate) fn is_ours(pid: u32) -> bool {
+    let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    program == Path::new(env!("CARGO_BIN_EXE_leasehold"))
+}
+
+/// All living processes, with their arguments in one text.
+pub(crate) fn processes() -> Vec<(u32, String)> {
+    let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid: u32| {
+        // Empty for a process that has ended and was not reaped.
+        let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        Some((pid, String::from_utf8_lossy(&arguments).replace('\0', " ")))
+    })
+    .collect()
+}
+
+/// The child of a process that is the supervisor.
+pub(crate) async fn supervisor_of(child: &Child) -> Result<Pid, Failure> {
+    let parent = child.id();
+    let mut found = None;
+    until("there is a supervisor", || {
+        let path = format!("/proc/{parent}/task/{parent}/children");
+        let children = std::fs::read_to_string(path).unwrap_or_default();
+        found = children.split_whitespace().next().and_then(|pid| pid.parse().ok());
+        found.is_some()
+    })
+    .await?;
+    Ok(Pid::from_raw(found.unwrap()).unwrap())
+}
+
+pub(crate) fn send(child: &Child, signal: Signal) {
+    rustix::process::kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// Reads a line, and nothing behind it.
+pub(crate) fn first_line(from: &mut impl Read) -> String {
+    read_to(from, "\n").trim_end().to_owned()
+}
+
+/// Reads up to this text, or to the end.
+pub(crate) fn read_to(from: &mut impl Read, text: &str) -> String {
+    let mut seen = Vec::new();
+    let mut byte = [0];
+    while !seen.ends_with(text.as_bytes()) && from.read(&mut byte).unwrap() == 1 {
+        seen.push(byte[0]);
+    }
+    String::from_utf8(seen).unwrap()
+}

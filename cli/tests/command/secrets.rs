@@ -1,0 +1,121 @@
+//! A password is in no output, in no process list, and in no environment but ours.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use leasehold_conformance::servers::Redis;
+use leasehold_conformance::{Verdict, ensure};
+use rustix::process::Signal;
+
+use crate::common::{
+    Heart, bare, is_ours, leasehold, processes, run, send, supervisor_of, told, told_by,
+};
+
+const SECRET: &str = "hush-hush";
+
+pub(crate) async fn no_password_in_any_output_or_process_list() -> Verdict {
+    let server = Redis::new().password(SECRET).start().await?;
+    ensure!(server.url().contains(SECRET), "the test needs a URL with the password");
+    let heart = Heart::new();
+    let mut command = run(server.url(), &["--ttl", "2s", "guarded"]);
+    command.args(heart.beats()).env("LEASEHOLD_LOG", "trace");
+    let child = command.spawn()?;
+    heart.has_begun().await?;
+    // Of ours: the server's own shows it.
+    let of_ours = processes().into_iter().filter(|(pid, arguments)| {
+        is_ours(*pid) || arguments.contains(heart.file("beat").to_str().unwrap())
+    });
+    let of_ours: Vec<_> = of_ours.collect();
+    ensure!(of_ours.len() >= 3, "ours are not seen: {of_ours:?}");
+    let shown = of_ours.iter().find(|(_, arguments)| arguments.contains(SECRET));
+    ensure!(shown.is_none(), "a process list shows {shown:?}");
+    let environment = |pid: i32| std::fs::read(format!("/proc/{pid}/environ"));
+    let supervisor = environment(supervisor_of(&child).await?.as_raw_nonzero().get())?;
+    ensure!(!String::from_utf8_lossy(&supervisor).contains(SECRET), "the supervisor has it");
+    let mut all = Vec::new();
+    for words in [
+        &["status", "guarded"][..],
+        &["status", "guarded", "--json"],
+        &["list"],
+        &["check"],
+        &["check", "--json"],
+        &["run", "--no-wait", "guarded", "--", "true"],
+    ] {
+        let mut command = leasehold(server.url());
+        command.args(words).env("LEASEHOLD_LOG", "trace");
+        all.push(told(command).await);
+    }
+    send(&child, Signal::TERM);
+    send(&child, Signal::KILL);
+    all.push(told_by(child).await);
+    // And where it goes wrong.
+    let wrong = server.url().replace(SECRET, "hush-hush-hush");
+    let closed = format!("redis://:{SECRET}@127.0.0.1:1/?connect_timeout=100ms");
+    let unreadable = format!("redis://:{SECRET}/@127.0.0.1:1");
+    let unknown = format!("redis://:{SECRET}@127.0.0.1:1/?{}=1", "ttll");
+    for url in [&wrong, &closed, &unreadable, &unknown] {
+        let mut command = leasehold(url);
+        command.args(["run", "--wait", "100ms", "guarded", "--", "true"]);
+        command.env("LEASEHOLD_LOG", "trace");
+        let told = told(command).await;
+        ensure!(matches!(told.code, Some(69 | 78)) && !told.err.is_empty(), "{told:?}");
+        all.push(told);
+    }
+    for told in all {
+        let shown = [&told.out, &told.err].into_iter().any(|text| text.contains("hush"));
+        ensure!(!shown, "{told:?}");
+    }
+    Ok(())
+}
+
+pub(crate) async fn a_password_on_the_command_line_is_refused() -> Verdict {
+    for url in [format!("redis://:{SECRET}@127.0.0.1:1"), format!("redis://u:{SECRET}/x@127.0.0.1")]
+    {
+        for words in [&["run", "job", "--", "true"][..], &["status", "job"], &["check"]] {
+            let mut command = bare();
+            command.args([words[0], "--url", &url]).args(&words[1..]);
+            let told = told(command).await;
+            ensure!(told.code == Some(64), "{told:?}");
+            ensure!(
+                told.err.contains("LEASEHOLD_URL") && told.err.contains("--config"),
+                "{told:?}"
+            );
+            ensure!(!told.err.contains(SECRET), "{told:?}");
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn a_file_with_a_password_that_others_may_read_is_refused() -> Verdict {
+    let server = Redis::new().password(SECRET).start().await?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("leasehold.toml");
+    std::fs::write(&file, format!("url = \"{}\"", server.url()))?;
+    for (mode, code) in [(0o644, 78), (0o640, 78), (0o602, 78), (0o600, 0), (0o400, 0)] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode))?;
+        let mut command = bare();
+        command.args(["check", "--config", file.to_str().unwrap()]);
+        let told = told(command).await;
+        ensure!(told.code == Some(code), "{mode:o}: {told:?}");
+        ensure!(code == 0 || told.err.contains("chmod 600"), "{told:?}");
+        ensure!(!told.err.contains(SECRET), "{told:?}");
+    }
+    // What can't be read is not quoted.
+    std::fs::write(&file, format!("url = \"redis://:{SECRET}@127.0.0.1\" oops"))?;
+    let mut command = bare();
+    command.args(["check", "--config", file.to_str().unwrap()]);
+    let told = told(command).await;
+    ensure!(told.code == Some(78) && !told.err.contains(SECRET), "{told:?}");
+    Ok(())
+}
+
+pub(crate) async fn the_command_does_not_inherit_a_password() -> Verdict {
+    let secret = Redis::new().password(SECRET).start().await?;
+    let shared = Redis::shared().await?;
+    let show = ["inherits", "--", "sh", "-c", "echo url=$LEASEHOLD_URL"];
+    let told_secret = told(run(secret.url(), &show)).await;
+    ensure!(told_secret.out == "url=\n", "{told_secret:?}");
+    // What is no secret is passed on, for a `leasehold` in the command.
+    let told = told(run(shared.url(), &show)).await;
+    ensure!(told.out == format!("url={}\n", shared.url()), "{told:?}");
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! On a terminal. `script` (of util-linux) makes one.
+
+use std::io::Write as _;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use leasehold_conformance::servers::Redis;
+use leasehold_conformance::{Failure, Verdict, ensure};
+use rustix::process::Signal;
+
+use crate::common::{Heart, read_to, run, send, told_by, until};
+
+/// Runs a shell's script on a terminal of its own.
+fn on_a_terminal(url: &str, shell: &str) -> Result<Child, Failure> {
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--flush", "--return", "--command", shell, "/dev/null"]);
+    script.env("LEASEHOLD_URL", url).env("leasehold", program).env("SHELL", "/bin/bash");
+    script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    script.spawn().map_err(|error| Failure::failed(format!("no `script` of util-linux: {error}")))
+}
+
+pub(crate) async fn the_command_has_the_foreground_and_gives_it_back() -> Verdict {
+    let server = Redis::shared().await?;
+    // tpgid is the foreground group of the terminal.
+    let show = "ps -o tpgid= -o pgid= -p $$";
+    let shell = format!("$leasehold run tty -- sh -c '{show}'; {show}; read line; echo read $line");
+    let mut child = on_a_terminal(server.url(), &shell)?;
+    child.stdin.as_mut().unwrap().write_all(b"typed\n")?;
+    let told = told_by(child).await;
+    let lines: Vec<Vec<&str>> =
+        told.out.lines().map(|line| line.split_whitespace().collect()).collect();
+    let pairs: Vec<_> =
+        lines.iter().filter(|l| l.len() == 2 && l[0].parse::<u32>().is_ok()).collect();
+    ensure!(pairs.len() == 2 && pairs.iter().all(|pair| pair[0] == pair[1]), "{told:?}");
+    ensure!(pairs[0] != pairs[1], "the command has no group of its own: {told:?}");
+    ensure!(lines.iter().any(|line| *line == ["read", "typed"]), "{told:?}");
+    Ok(())
+}
+
+pub(crate) async fn a_command_stopped_by_ctrl_z_goes_on_with_fg() -> Verdict {
+    const CTRL_Z: &[u8] = b"\x1a";
+    let server = Redis::shared().await?;
+    let heart = Heart::new();
+    let beat = heart.file("beat");
+    // It ends once it is told to by a line, which it can read in the foreground only.
+    let job = format!("echo > {}; read line; echo the job read $line", beat.display());
+    let shell = format!(
+        "set -m; $leasehold run ctrl-z -- sh -c '{job}'; echo stopped with $?; \
+         read word; fg >/dev/null; echo ended with $?"
+    );
+    let mut child = on_a_terminal(
+        server.url(),
+        &format!("bash -c \"{shell}\"").replace("$?", "\\$?").replace("$line", "\\$line"),
+    )?;
+    until("it is in the foreground", || foreground_of("the job read")).await?;
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(CTRL_Z)?;
+    let mut out = child.stdout.take().unwrap();
+    let mut seen = read_to(&mut out, "stopped with");
+    input.write_all(b"on\n")?;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    input.write_all(b"hello\n")?;
+    seen += &read_to(&mut out, "ended with 0");
+    ensure!(seen.contains("the job read hello"), "{seen}");
+    ensure!(seen.contains("leasehold: stopped; unless continued within"), "{seen}");
+    drop(input);
+    told_by(child).await;
+    Ok(())
+}
+
+/// Whether the process group of the process with this text has its terminal's foreground.
+fn foreground_of(text: &str) -> bool {
+    crate::common::processes()
+        .iter()
+        .filter(|(_, args)| args.starts_with("sh -c") && args.contains(text))
+        .any(|(pid, _)| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let rest: Vec<&str> =
+                stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+            rest.len() > 5 && rest[2] == rest[5]
+        })
+}
+
+pub(crate) async fn a_waiting_command_says_for_whom() -> Verdict {
+    let server = Redis::shared().await?;
+    let heart = Heart::new();
+    let holder =
+        run(server.url(), &["--label", "the first", "said"]).args(heart.beats()).spawn()?;
+    heart.has_begun().await?;
+    let mut waiter = on_a_terminal(server.url(), "$leasehold run said -- echo got it")?;
+    let mut out = waiter.stdout.take().unwrap();
+    let seen = read_to(&mut out, "token");
+    let pid = format!("pid {}", holder.id());
+    ensure!(seen.contains("waiting for `said`, held by") && seen.contains(&pid), "{seen}");
+    ensure!(seen.contains("the first"), "{seen}");
+    send(&holder, Signal::TERM);
+    send(&holder, Signal::KILL);
+    told_by(holder).await;
+    until("the first is gone", || !heart.beating()).await?;
+    waiter.kill()?;
+    waiter.wait()?;
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Waiting for the lock, and for the server.
+
+use std::time::{Duration, Instant};
+
+use leasehold_conformance::proxy::{Framing, Proxy};
+use leasehold_conformance::servers::Redis;
+use leasehold_conformance::{Verdict, ensure};
+use rustix::process::Signal;
+
+use crate::common::{Heart, LONG, run, send, status, told, told_by};
+
+pub(crate) async fn two_commands_never_overlap_and_the_second_runs() -> Verdict {
+    let server = Redis::shared().await?;
+    let script = "date +%s.%N; sleep 0.3; date +%s.%N";
+    let words = ["both", "--", "sh", "-c", script];
+    let (first, second) = (run(server.url(), &words).spawn()?, run(server.url(), &words).spawn()?);
+    let mut spans = Vec::new();
+    for child in [first, second] {
+        let told = told_by(child).await;
+        ensure!(told.code == Some(0), "{told:?}");
+        let times: Vec<f64> = told.out.lines().map(|line| line.parse().unwrap()).collect();
+        spans.push((times[0], times[1]));
+    }
+    spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+    ensure!(spans[0].1 < spans[1].0, "they overlap: {spans:?}");
+    Ok(())
+}
+
+pub(crate) async fn a_wait_that_ends_is_75_and_names_the_holder() -> Verdict {
+    let server = Redis::shared().await?;
+    let heart = Heart::new();
+    let child =
+        run(server.url(), &["--label", "the first", "waited"]).args(heart.beats()).spawn()?;
+    heart.has_begun().await?;
+    let start = Instant::now();
+    let other = told(run(server.url(), &["--wait", "300ms", "waited", "--", "true"])).await;
+    ensure!(other.code == Some(75), "{other:?}");
+    ensure!(start.elapsed() >= Duration::from_millis(300), "it waited {:?}", start.elapsed());
+    let pid = format!("pid {}", child.id());
+    ensure!(other.err.contains("the first") && other.err.contains(&pid), "{other:?}");
+    send(&child, Signal::KILL);
+    told_by(child).await;
+    Ok(())
+}
+
+pub(crate) async fn no_wait_is_75_at_once() -> Verdict {
+    let server = Redis::shared().await?;
+    let heart = Heart::new();
+    let child = run(server.url(), &["--label", "early", "at once"]).args(heart.beats()).spawn()?;
+    heart.has_begun().await?;
+    let other = told(run(server.url(), &["--no-wait", "at once", "--", "true"])).await;
+    ensure!(other.code == Some(75) && other.err.contains("(early)"), "{other:?}");
+    send(&child, Signal::KILL);
+    told_by(child).await;
+    Ok(())
+}
+
+pub(crate) async fn c147_a_wait_ended_by_a_signal_leaves_nothing_behind() -> Verdict {
+    let server = Redis::new().start().await?;
+    let heart = Heart::new();
+    let holder = run(server.url(), &["given up"]).args(heart.beats()).spawn()?;
+    heart.has_begun().await?;
+    let truth = leasehold_conformance::truth::RedisTruth::connect(server.url()).await?;
+    let alone = truth.keys("").await?.len();
+    let mut waiters = Vec::new();
+    for _ in 0..5 {
+        waiters.push(run(server.url(), &["given up", "--", "true"]).spawn()?);
+    }
+    let mut keys = 0;
+    for _ in 0..2_000 {
+        keys = truth.keys("").await?.len();
+        if keys > alone + 1 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    ensure!(keys > alone, "nobody queues: {keys} keys");
+    // Not before all have come so far.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    for (waiter, signal) in waiters.iter().zip([Signal::TERM, Signal::USR1].into_iter().cycle()) {
+        send(waiter, signal);
+    }
+    for (waiter, code) in waiters.into_iter().zip([143, 138].into_iter().cycle()) {
+        let told = told_by(waiter).await;
+        ensure!(told.code == Some(code) && told.err.is_empty(), "{told:?}");
+    }
+    let left = truth.keys("").await?;
+    ensure!(left.len() == alone, "left behind: {left:?}");
+    send(&holder, Signal::KILL);
+    told_by(holder).await;
+    Ok(())
+}
+
+pub(crate) async fn f21_c150_an_unreachable_server_is_69_by_the_end_of_the_wait() -> Verdict {
+    let server = Redis::shared().await?;
+    let proxy = Proxy::start(server.addr(), Framing::Resp).await?;
+    let silent = proxy.url(server.url());
+    proxy.blackhole();
+    let closed = "redis://127.0.0.1:1";
+    for url in [silent.as_str(), closed] {
+        let start = Instant::now();
+        let told = told(run(url, &["--wait", "1500ms", "away", "--", "true"])).await;
+        let took = start.elapsed();
+        ensure!(told.code == Some(69) && !told.err.is_empty(), "{told:?}");
+        ensure!(took < Duration::from_millis(1500) + LONG / 4, "{url}: it took {took:?}");
+    }
+    Ok(())
+}
+
+pub(crate) async fn f24_a_server_that_comes_up_during_the_wait_is_used() -> Verdict {
+    let server = Redis::new().controlled().start().await?;
+    server.stop().await?;
+    let child =
+        run(server.url(), &["--wait", "20s", "early bird", "--", "echo", "done"]).spawn()?;
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    server.start().await?;
+    let told = told_by(child).await;
+    ensure!(told.code == Some(0) && told.out == "done\n", "{told:?}");
+    Ok(())
+}
+
+/// A wait without limit, that is.
+pub(crate) async fn a_server_that_stops_answering_while_it_is_waited_is_69() -> Verdict {
+    const UNREACHABLE: Duration = Duration::from_secs(27); // 30 s since the last answer
+    let server = Redis::shared().await?;
+    let proxy = Proxy::start(server.addr(), Framing::Resp).await?;
+    let heart = Heart::new();
+    let holder = run(server.url(), &["deaf"]).args(heart.beats()).spawn()?;
+    heart.has_begun().await?;
+    let waiter = run(&proxy.url(server.url()), &["deaf", "--", "true"]).spawn()?;
+    proxy.until(|counts| counts.accepted > 0).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    proxy.blackhole();
+    let start = Instant::now();
+    let told = told_by(waiter).await;
+    ensure!(told.code == Some(69), "{told:?}");
+    let took = start.elapsed();
+    ensure!((UNREACHABLE..UNREACHABLE + LONG).contains(&took), "it took {took:?}");
+    ensure!(status(server.url(), "deaf").await["held"] == true, "the holder lost it");
+    send(&holder, Signal::KILL);
+    told_by(holder).await;
+    Ok(())
+}
