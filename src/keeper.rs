@@ -112,7 +112,9 @@ impl Schedule {
             Ok(Renewal::Renewed(validity)) => {
                 // One that is over is settled at its deadline's look, or by its guard.
                 let _ = held.extend(validity, now);
-                held.renew_at(validity)
+                // Not at once, however little it says that remains: a driver that says so each
+                // time would be asked without end.
+                held.renew_at(validity).max(asked_at.saturating_add(ttl / 12))
             }
             Ok(Renewal::NotMine(loss)) => {
                 held.lose(*loss);
