@@ -7,10 +7,12 @@
 //! * [`suite!`] and [`tests!`] run the table, and a driver's own tests, as test targets.
 //! * [`scripted`] is a driver that answers ok, with an error, late or never, as it is told.
 //! * [`history`] decides whether what clients saw can have been a lock.
+//! * [`catalogue`] has the numbers of the faults and cases that are shown, or why one is not.
 //! * [`wrong`] holds drivers that are wrong on purpose, and which check catches each.
 
 mod bench;
 pub mod cancel;
+pub mod catalogue;
 mod checks;
 mod effort;
 pub mod history;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::catalogue::{Ended, Tally};
 use crate::table::{Check, table};
 use crate::verdict::{End, Verdict};
 
@@ -56,6 +57,8 @@ pub(crate) struct Report {
 #[derive(Debug, Clone, Serialize)]
 struct Row {
     id: String,
+    #[serde(skip)]
+    name: &'static str,
     clause: &'static str,
     level: String,
     shows: &'static str,
@@ -81,6 +84,8 @@ struct Document<'a> {
     subject: &'a str,
     counts: BTreeMap<Outcome, usize>,
     checks: &'a [Row],
+    /// Of the faults and cases, by their numbers.
+    numbers: Tally,
 }
 
 impl Report {
@@ -115,7 +120,8 @@ impl Report {
         for row in &rows {
             *counts.entry(row.result).or_default() += 1;
         }
-        let document = Document { subject: &self.subject, counts, checks: &rows };
+        let numbers = Tally::of(rows.iter().map(|row| (row.name, row.ended())));
+        let document = Document { subject: &self.subject, counts, checks: &rows, numbers };
         std::fs::write(&json, serde_json::to_string_pretty(&document)? + "\n")?;
         std::fs::write(json.with_extension("txt"), self.text(&document))
     }
@@ -145,6 +151,7 @@ impl Report {
         for (result, count) in &document.counts {
             let _ = writeln!(text, "{:14} {count}", result.word());
         }
+        let _ = write!(text, "\n{}", document.numbers);
         text
     }
 }
@@ -153,12 +160,21 @@ impl Row {
     fn of(check: &Check) -> Self {
         Self {
             id: check.id(),
+            name: check.name(),
             clause: check.clause(),
             level: check.level().to_string(),
             shows: check.shows(),
             result: Outcome::NotRun,
             why: String::new(),
             millis: 0,
+        }
+    }
+
+    fn ended(&self) -> Ended<'_> {
+        match self.result {
+            Outcome::Passed => Ended::Passed,
+            Outcome::NotApplicable => Ended::NotApplicable(&self.why),
+            Outcome::Failed | Outcome::Missing | Outcome::NotRun => Ended::Otherwise,
         }
     }
 }
@@ -213,6 +229,8 @@ mod tests {
         assert_eq!(json["counts"]["not_run"], checks.len() - 3);
         let text = std::fs::read_to_string(directory.join("conformance-sample.txt")).unwrap();
         assert!(text.contains("FAILED") && text.contains("-- two held"), "{text}");
+        assert!(text.contains("shown by checks that passed"), "{text}");
+        assert!(json["numbers"]["excused"]["cannot apply"].as_u64() > Some(0), "{json}");
         std::fs::remove_dir_all(directory).unwrap();
     }
 

@@ -92,6 +92,12 @@ impl Check {
         format!("{}::{}", self.group, self.name)
     }
 
+    /// Its name without the group.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// What it is about.
     #[must_use]
     pub fn group(&self) -> Group {
