@@ -14,6 +14,7 @@ use leasehold_memory::Memory;
 use crate::scripted::{Delay, Effect, Gate, Landing, Scripted, Step, Verb};
 use crate::subject::{Link, Record, Share, Store, Subject, Time};
 use crate::verdict::{Failure, Verdict};
+use crate::wrong::{Twist, Twisted};
 
 /// What stands between a client of the memory driver and a check. Each client gets one of its own.
 type Wrap = Arc<dyn Fn(Arc<dyn Backend>) -> Arc<dyn Backend> + Send + Sync>;
@@ -117,7 +118,9 @@ impl Store for MemoryStore {
     }
 
     async fn connect_by_link(&self) -> Result<Arc<dyn Backend>, Failure> {
-        let scripted = Scripted::new(self.connect().await?);
+        let doubling = Doubling(self.state.clone());
+        let right = Twisted { right: self.connect().await?, twist: doubling };
+        let scripted = Scripted::new(Arc::new(right));
         for verb in [Verb::Acquire, Verb::Renew, Verb::Release, Verb::HandOver, Verb::FencingToken]
         {
             let state = self.state.clone();
@@ -139,14 +142,87 @@ impl Store for MemoryStore {
 
 /// What a link in this state makes of a call.
 fn step(state: &Mutex<(Link, Gate)>) -> Step {
-    let (link, gate) = &*state.lock().unwrap_or_else(PoisonError::into_inner);
-    match link {
+    let (link, gate) = &mut *state.lock().unwrap_or_else(PoisonError::into_inner);
+    let step = match link {
         Link::Healthy => Step::Ok,
         Link::Refused => Step::Error(ErrorKind::Unreachable, Effect::Not),
         Link::Blackholed => Step::Never(Effect::Not),
         Link::AnswersLost => Step::Never(Effect::Done),
         Link::AnswersHeld => Step::Late(Delay::Until(gate.clone()), Landing::Before),
         Link::RequestsHeld => Step::Late(Delay::Until(gate.clone()), Landing::Surely),
+        // Doubled by `Doubling`, behind this.
+        Link::RequestsDoubled => Step::Ok,
+        Link::CutAtRequest(0) => Step::Error(ErrorKind::Unreachable, Effect::Not),
+        Link::CutAtAnswer(0) => Step::Error(ErrorKind::Indeterminate, Effect::Done),
+        Link::CutAtRequest(_) | Link::CutAtAnswer(_) => Step::Ok,
+    };
+    *link = match *link {
+        Link::CutAtRequest(0) | Link::CutAtAnswer(0) => Link::Healthy,
+        Link::CutAtRequest(left) => Link::CutAtRequest(left - 1),
+        Link::CutAtAnswer(left) => Link::CutAtAnswer(left - 1),
+        standing => standing,
+    };
+    step
+}
+
+/// Sends requests twice while the link doubles them, and answers the first answer.
+struct Doubling(Arc<Mutex<(Link, Gate)>>);
+
+impl Doubling {
+    fn doubles(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0 == Link::RequestsDoubled
+    }
+}
+
+impl fmt::Debug for Doubling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Doubling").field(&self.doubles()).finish()
+    }
+}
+
+#[async_trait]
+impl Twist for Doubling {
+    async fn acquire(&self, right: &Arc<dyn Backend>, claim: &Claim) -> Result<Acquired, Error> {
+        let answer = right.acquire(claim).await;
+        if self.doubles() {
+            let _ = right.acquire(claim).await; // nobody hears the second answer
+        }
+        answer
+    }
+
+    async fn renew(&self, right: &Arc<dyn Backend>, lease: &Lease) -> Result<Renewal, Error> {
+        let answer = right.renew(lease).await;
+        if self.doubles() {
+            let _ = right.renew(lease).await;
+        }
+        answer
+    }
+
+    async fn release(
+        &self,
+        right: &Arc<dyn Backend>,
+        ticket: &Ticket,
+        reopen_after: Option<Duration>,
+    ) -> Result<Released, Error> {
+        let answer = right.release(ticket, reopen_after).await;
+        if self.doubles() {
+            let _ = right.release(ticket, reopen_after).await;
+        }
+        answer
+    }
+
+    async fn hand_over(
+        &self,
+        right: &Arc<dyn Backend>,
+        lease: &Lease,
+        claim: &Claim,
+        yield_to_others: bool,
+    ) -> Result<HandedOver, Error> {
+        let answer = right.hand_over(lease, claim, yield_to_others).await;
+        if self.doubles() {
+            let _ = right.hand_over(lease, claim, yield_to_others).await;
+        }
+        answer
     }
 }
 

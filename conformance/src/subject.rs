@@ -74,8 +74,10 @@ pub enum Data {
     Lost,
 }
 
-/// What the link between a client and the store does.
+/// What the link between a client and the store does. A subject that has no such state says that
+/// the check is not applicable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Link {
     /// Passes everything, also what was held before.
     Healthy,
@@ -89,6 +91,12 @@ pub enum Link {
     AnswersHeld,
     /// Keeps requests until it is healthy again.
     RequestsHeld,
+    /// Delivers each request twice, and the answer to the first.
+    RequestsDoubled,
+    /// Is cut at a request: so many pass, the next is lost with its connection, later ones pass.
+    CutAtRequest(u64),
+    /// Is cut at an answer, likewise.
+    CutAtAnswer(u64),
 }
 
 /// What a store says of a name, by other means than the driver.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use leasehold_api::{Backend, LockName, Owner, Token};
-use leasehold_conformance::proxy::{Action, Direction, Framing, Proxy};
+use leasehold_conformance::proxy::{Action, Direction, Framing, Match, Proxy};
 use leasehold_conformance::servers::{Redis, Server};
 use leasehold_conformance::truth::{Entry, RedisTruth};
 use leasehold_conformance::{Data, Failure, Link, Record, Share, Store, Subject, Verdict};
@@ -155,6 +155,17 @@ impl Store for RedisStore {
             Link::AnswersLost => proxy.set(ToClient, Action::Silence),
             Link::AnswersHeld => proxy.set(ToClient, Action::Hold),
             Link::RequestsHeld => proxy.set(ToServer, Action::Hold),
+            Link::RequestsDoubled => proxy.set(ToServer, Action::Duplicate),
+            Link::CutAtRequest(after) => {
+                proxy.on(ToServer, Match::answers().skip(after), Action::Cut);
+            }
+            Link::CutAtAnswer(after) => {
+                proxy.on(ToClient, Match::answers().skip(after), Action::Cut);
+            }
+            other => {
+                let why = format!("the proxy has no state {other:?}");
+                return Err(Failure::not_applicable(why));
+            }
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! then shown by the scripted driver, and over a server by its sockets.
 
 use std::future::Future;
+use std::time::Duration;
 
 use leasehold_api::{Backend, Claim, Names, Token};
 
@@ -22,7 +23,7 @@ checks! { Cancellation:
     dropped_acquire_ends_at_its_ttl_without_clean_up, "8.1, 1.4", "whenever it is dropped, and nobody cleans up, the name is free one TTL after it landed";
     dropped_acquire_is_found_again, "8.1, 1.3", "whenever it is dropped, the same owner's next acquire is granted";
     f8_dropped_wait_leaves_the_line, "8.1, 6.6", "whenever it is dropped, a release by owner leaves nothing of the waiter";
-    f10_dropped_renewal_leaves_the_lease_mine, "8.1", "whenever it is dropped, the lease can be renewed and released";
+    f10_dropped_renewal_leaves_the_lease_mine, "8.1", "whenever it is dropped, the store's record is no shorter, and the lease can be renewed and released";
     f9_c55_dropped_release_can_be_repeated, "8.1, 5.2", "whenever it is dropped, a second one frees the name";
     dropped_hand_over_is_mended_by_policy, "8.1, 7.4", "whenever it is dropped, release by ticket and acquire by owner go on";
     dropped_connect_leaves_nothing [private], "8.1", "whenever it is dropped, no connection stays open, and the next connect works";
@@ -118,8 +119,20 @@ async fn f8_dropped_wait_leaves_the_line(bench: &Bench) -> Verdict {
 async fn f10_dropped_renewal_leaves_the_lease_mine(bench: &Bench) -> Verdict {
     let client = bench.client().await?;
     for polls in 0..MOST_POLLS {
+        let start = now(&*client);
         let lease = take(&*client, &bench.long_claim(&bench.name(), 20)).await?;
+        pass(&*client, bench.step() / 5).await;
         let polled = drop_after(polls, client.renew(&lease)).await;
+        // Whether it landed or not: no shorter than it was, no longer than a renewal makes it.
+        if let Ok(Some(record)) = bench.store().record(&lease.name).await {
+            let passed = now(&*client).since(start) + Duration::from_millis(2);
+            let left = record.remaining.unwrap_or(Duration::MAX);
+            let most = kept(&*client, lease.ttl);
+            ensure!(
+                left <= most && left + passed >= lease.ttl.get(),
+                "the store has {left:?} left"
+            );
+        }
         super::steps::renew(&*client, &lease).await?;
         release(&*client, &lease.ticket()).await?;
         if let Polled::Ended(answer) = polled {

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use leasehold_api::{Acquired, Backend, Claim, Owner, Ttl};
 
+use super::dice::Dice;
 use super::steps::{
     free_between, grant, held, is_free, kept, lease, now, pass, release, release_in_vain,
     renew_in_vain, take,
 };
 use crate::bench::Bench;
+use crate::effort::rounds;
 use crate::ensure;
 use crate::table::checks;
 use crate::verdict::Verdict;
@@ -16,8 +18,9 @@ use crate::verdict::Verdict;
 checks! { Expiry:
     lease_ends_at_its_ttl, "1.4", "a lease that nobody renews ends at its TTL, neither before nor after";
     unkept_lease_ends_at_its_ttl, "1.4", "so does one that is not to be kept alive";
-    f67_c66_c67_ttls_are_kept_to_the_millisecond, "1.4", "the store keeps TTLs about a second, and the shortest one, as asked";
+    f67_c66_c67_ttls_are_kept_to_the_millisecond, "1.4", "the store keeps TTLs about a second, an hour, and the shortest one, as asked";
     f67_longest_ttl_is_kept, "1.4", "30 days neither overflow nor fall short";
+    c69_store_keeps_no_more_than_any_ttl, "1.4", "for random TTLs from the floor to 30 days the store keeps more than nothing, and what was asked for";
     validity_is_a_lower_bound, "2.1", "nobody else gets the name within the validity";
     validity_counts_from_the_start, "2.2", "the validity counts from the attempt's start";
     expired_lease_is_nobodys, "1.4", "its last owner can neither renew nor release it";
@@ -46,8 +49,8 @@ async fn ends_at_its_ttl(bench: &Bench, keep_alive: bool) -> Verdict {
 async fn f67_c66_c67_ttls_are_kept_to_the_millisecond(bench: &Bench) -> Verdict {
     let [client, other] = bench.clients().await?;
     let floor = client.profile().ttl_floor.max(Duration::from_millis(1));
-    let about_a_second = [999, 1_000, 1_001, 1_500, 60_001].map(Duration::from_millis);
-    for ttl in std::iter::once(floor).chain(about_a_second).filter(|ttl| *ttl >= floor) {
+    let lengths = [1, 999, 1_000, 1_001, 1_500, 60_001, 3_600_000].map(Duration::from_millis);
+    for ttl in std::iter::once(floor).chain(lengths).filter(|ttl| *ttl >= floor) {
         keeps(&*client, &*other, bench, Ttl::new(ttl)?).await?;
     }
     let name = bench.name();
@@ -62,6 +65,20 @@ async fn f67_c66_c67_ttls_are_kept_to_the_millisecond(bench: &Bench) -> Verdict 
 async fn f67_longest_ttl_is_kept(bench: &Bench) -> Verdict {
     let [client, other] = bench.clients().await?;
     keeps(&*client, &*other, bench, Ttl::MAX).await
+}
+
+async fn c69_store_keeps_no_more_than_any_ttl(bench: &Bench) -> Verdict {
+    let [client, other] = bench.clients().await?;
+    let floor = u64::try_from(client.profile().ttl_floor.as_nanos()).expect("a short floor");
+    let most = u64::try_from(Ttl::MAX.get().as_nanos()).expect("30 days");
+    let mut dice = Dice::seeded(69);
+    for _ in 0..rounds(60, 1_000) {
+        // Of every order of magnitude.
+        let span = (most - floor) >> dice.below(36);
+        let ttl = Ttl::new(Duration::from_nanos(floor + dice.below(span.max(1))))?;
+        keeps(&*client, &*other, bench, ttl).await?;
+    }
+    Ok(())
 }
 
 /// Takes a name for `ttl` and reads back what remains, wherever the driver tells it.
@@ -88,6 +105,7 @@ async fn keeps(client: &dyn Backend, other: &dyn Backend, bench: &Bench, ttl: Tt
     for remaining in told {
         ensure!(remaining >= shortest, "of a TTL of {ttl}, {remaining:?} remain after {passed:?}");
         ensure!(remaining <= kept(client, ttl), "of a TTL of {ttl}, {remaining:?} remain");
+        ensure!(!remaining.is_zero() || shortest.is_zero(), "a TTL of {ttl} is kept for nothing");
     }
     // A short lease may be over by now.
     if shortest > bench.late() {

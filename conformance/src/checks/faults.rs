@@ -265,7 +265,7 @@ async fn cut_connection_is_replaced(bench: &Bench) -> Verdict {
 }
 
 /// A round on a name of its own, so that connections are open and scripts are known.
-async fn warm(bench: &Bench, client: &dyn Backend) -> Verdict {
+pub(super) async fn warm(bench: &Bench, client: &dyn Backend) -> Verdict {
     is_free(bench, client, &bench.name()).await
 }
 
@@ -332,7 +332,7 @@ async fn slowly<T>(
 }
 
 /// Repeats a call while its errors say that a retry may help, for as long as a reconnect takes.
-async fn again<T, F>(
+pub(super) async fn again<T, F>(
     bench: &Bench,
     client: &dyn Backend,
     call: impl Fn() -> F,

@@ -1,11 +1,15 @@
 //! Names and numbers at their limits.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use leasehold_api::{Claim, Error, ErrorKind, Label, LockName, Metadata, Owner, Ttl};
 
+use super::dice::Dice;
 use super::steps::{held, is_free, is_held_by, needs_waking, queue, release, stays_asleep, take};
 use crate::bench::Bench;
+use crate::effort::rounds;
 use crate::ensure;
 use crate::table::checks;
 use crate::verdict::{Failure, Verdict};
@@ -13,6 +17,8 @@ use crate::verdict::{Failure, Verdict};
 checks! { Names:
     f69_names_are_told_apart_to_the_last_byte, "1.5", "names that differ in case, form, spaces, signs or nesting are held at once";
     f69_longest_names_are_told_apart, "1.5", "names of 512 bytes that differ in the last one are held at once";
+    f69_random_names_are_told_apart, "1.5", "random names of an alphabet of traps, also one within another, are held at once";
+    c88_numbered_names_are_told_apart [private], "1.5", "thousands of names that differ in their number are held at once";
     odd_names_survive_the_round_trip, "1.5", "list gives each odd name back byte by byte";
     f69_nested_names_do_not_wait_for_each_other, "1.5", "a release of `a/b` wakes no waiter of `a`";
     f67_ttl_below_the_floor_is_refused, "9.3", "it is bad input that says what is allowed, and holds nothing";
@@ -81,6 +87,51 @@ async fn f69_longest_names_are_told_apart(bench: &Bench) -> Verdict {
     names.sort();
     names.dedup();
     all_held_at_once(bench, &names).await
+}
+
+async fn f69_random_names_are_told_apart(bench: &Bench) -> Verdict {
+    const LETTERS: [&str; 16] = [
+        "a", "A", "b", "/", ":", "{", "}", " ", ".", "-", "\\", "*", "%", "\u{e9}", "e\u{301}",
+        "\u{df}",
+    ];
+    let root = bench.name();
+    let mut dice = Dice::seeded(69);
+    let mut names = BTreeSet::new();
+    for _ in 0..rounds(150, 3_000) {
+        let mut name = root.as_str().to_owned();
+        for _ in 0..=dice.below(6) {
+            name.push_str(LETTERS[dice.index(LETTERS.len())]);
+            // Each beginning of it is a name too.
+            names.insert(name.clone());
+        }
+    }
+    all_held_at_once(bench, &names.into_iter().collect::<Vec<_>>()).await
+}
+
+async fn c88_numbered_names_are_told_apart(bench: &Bench) -> Verdict {
+    const AT_ONCE: usize = 500;
+    let [client, other] = bench.clients().await?;
+    let root = bench.name();
+    let names = rounds(3_000, 100_000);
+    let claims = (1..=names)
+        .map(|number| Ok(bench.long_claim(&LockName::new(&format!("{root}-{number}"))?, 600)))
+        .collect::<Result<Vec<Claim>, Failure>>()?;
+    let mut leases = Vec::with_capacity(names);
+    for claims in claims.chunks(AT_ONCE) {
+        let taken = try_join_all(claims.iter().map(|claim| take(&*client, claim))).await;
+        leases.extend(taken?);
+    }
+    for lease in leases.iter().step_by(names / 100) {
+        is_held_by(bench, &*other, lease).await?;
+    }
+    for leases in leases.chunks(AT_ONCE) {
+        let released = leases.iter().map(|lease| async {
+            // Not of another name's lease: each is mine to release, once.
+            release(&*client, &lease.ticket()).await
+        });
+        try_join_all(released).await?;
+    }
+    Ok(())
 }
 
 /// Takes every name, then shows that each is still held by its own lease.

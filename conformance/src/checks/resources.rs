@@ -1,7 +1,10 @@
 //! What is left behind.
 
+use futures_util::future::try_join_all;
+
 use super::steps::{give_up, held, is_free, kept, pass, queue, release, renew, take};
 use crate::bench::Bench;
+use crate::effort::rounds;
 use crate::ensure;
 use crate::table::checks;
 use crate::verdict::Verdict;
@@ -10,7 +13,8 @@ checks! { Resources:
     released_name_leaves_nothing, "6.6", "after release, waiters that gave up and a close that opened, the store keeps nothing of the name";
     expired_name_leaves_nothing, "6.6", "after holder and waiters crashed, the store keeps nothing of the name for long";
     released_names_are_not_listed, "list", "200 names taken and released are free and not listed";
-    f80_many_locks_need_no_more_connections [private], "8.1", "200 held and waited-for names use as many connections as one";
+    f80_c73_many_names_that_expire_leave_nothing [private], "6.6", "of thousands of names that were taken and expired, the store keeps nothing";
+    f80_many_locks_need_no_more_connections [private], "8.1", "thousands of held names, 200 of them waited for, use as many connections as one";
     dropped_client_closes_its_connections [private], "8.1", "a client that is dropped leaves no connection open";
 }
 
@@ -54,6 +58,21 @@ async fn expired_name_leaves_nothing(bench: &Bench) -> Verdict {
     Ok(())
 }
 
+async fn f80_c73_many_names_that_expire_leave_nothing(bench: &Bench) -> Verdict {
+    let client = bench.client().await?;
+    bench.store().leftovers(&bench.name()).await?;
+    let claims: Vec<_> = (0..rounds(2_000, 10_000)).map(|_| bench.claim(&bench.name())).collect();
+    for claims in claims.chunks(500) {
+        try_join_all(claims.iter().map(|claim| take(&*client, claim))).await?;
+    }
+    pass(&*client, kept(&*client, bench.ttl()) + bench.late()).await;
+    for claim in claims.iter().step_by(claims.len() / 20) {
+        let left = bench.store().leftovers(&claim.name).await?;
+        ensure!(left.is_empty(), "of {} the store keeps {left:?}", claim.name);
+    }
+    Ok(())
+}
+
 async fn released_names_are_not_listed(bench: &Bench) -> Verdict {
     const NAMES: usize = 200;
     let [client, other] = bench.clients().await?;
@@ -88,8 +107,19 @@ async fn f80_many_locks_need_no_more_connections(bench: &Bench) -> Verdict {
         let lease = take(&*client, &bench.long_claim(&bench.name(), 100)).await?;
         queue(&*other, &bench.long_claim(&lease.name, 100)).await?;
     }
+    let more: Vec<_> =
+        (0..rounds(2_000, 10_000)).map(|_| bench.long_claim(&bench.name(), 100)).collect();
+    let mut leases = Vec::with_capacity(more.len());
+    for claims in more.chunks(500) {
+        leases.extend(try_join_all(claims.iter().map(|claim| take(&*client, claim))).await?);
+    }
     let many = bench.store().connections().await?;
-    ensure!(many <= one, "{one} connections for one name became {many} for {NAMES}");
+    ensure!(many <= one, "{one} connections for one name became {many} for thousands");
+    for leases in leases.chunks(500) {
+        let released =
+            leases.iter().map(|lease| async { release(&*client, &lease.ticket()).await });
+        try_join_all(released).await?;
+    }
     Ok(())
 }
 

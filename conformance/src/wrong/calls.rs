@@ -20,6 +20,8 @@ pub(super) const WRONG: &[Wrong] = &[
         &[
             "cancellation::f7_dropped_acquire_is_cleaned_up_by_owner",
             "release::release_by_owner_needs_no_token",
+            "faults::c43_lost_answer_to_acquire_is_freed",
+            "faults::c21_c61_answers_after_most_of_the_ttl_are_refused",
         ],
         || twisted(|| OrphanOnCancel),
     ),
@@ -62,7 +64,11 @@ pub(super) const WRONG: &[Wrong] = &[
     Wrong::new(
         "cries_wolf",
         "tells of losses that were none",
-        &["loss::healthy_guard_is_not_lost"],
+        &[
+            "loss::healthy_guard_is_not_lost",
+            "faults::f22_c132_guard_outlives_cut_connections",
+            "base::c93_every_combination_of_options_excludes",
+        ],
         || twisted(CriesWolf::default),
     ),
 ];

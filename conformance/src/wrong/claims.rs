@@ -20,13 +20,18 @@ pub(super) const WRONG: &[Wrong] = &[
             "exclusion::one_of_many_at_once_is_granted",
             "exclusion::contending_clients_leave_a_good_history",
             "exclusion::counter_under_the_lock_is_exact",
+            "waiting::c85_tasks_on_one_thread_exclude_each_other",
         ],
         || twisted(|| AcquireInTwoSteps),
     ),
     Wrong::new(
         "same_owner_is_held_off",
         "does not know the owner that asks again",
-        &["base::acquire_is_idempotent_by_owner", "cancellation::dropped_acquire_is_found_again"],
+        &[
+            "base::acquire_is_idempotent_by_owner",
+            "cancellation::dropped_acquire_is_found_again",
+            "faults::c141_link_cut_at_each_message_leaves_one_record",
+        ],
         || twisted(|| SameOwnerIsHeldOff),
     ),
     Wrong::new(

@@ -16,13 +16,21 @@ pub(super) const WRONG: &[Wrong] = &[
     Wrong::new(
         "no_expiry",
         "stores a lease without an end",
-        &["expiry::lease_ends_at_its_ttl", "expiry::expired_lease_is_nobodys"],
+        &[
+            "expiry::lease_ends_at_its_ttl",
+            "expiry::expired_lease_is_nobodys",
+            "faults::c163_client_acquires_again_after_failed_releases",
+            "base::c124_every_way_to_acquire_asks_for_the_same_ttl",
+        ],
         || twisted(|| NoExpiry),
     ),
     Wrong::new(
         "ttl_in_whole_seconds",
         "cuts the TTL to whole seconds",
-        &["expiry::f67_c66_c67_ttls_are_kept_to_the_millisecond"],
+        &[
+            "expiry::f67_c66_c67_ttls_are_kept_to_the_millisecond",
+            "expiry::c69_store_keeps_no_more_than_any_ttl",
+        ],
         || twisted(|| TtlInWholeSeconds),
     ),
     Wrong::new(
@@ -44,13 +52,22 @@ pub(super) const WRONG: &[Wrong] = &[
     Wrong::new(
         "renew_creates",
         "sets the lease at a renewal, whether or not it was there",
-        &["renewal::renewal_never_creates", "faults::f73_deleted_record_is_a_loss"],
+        &[
+            "renewal::renewal_never_creates",
+            "faults::f73_deleted_record_is_a_loss",
+            "faults::f73_c19_c28_deleted_record_is_told_at_the_next_renewal",
+            "faults::f26_c142_lost_data_is_a_loss_and_serves_the_waiter",
+        ],
         || twisted(|| RenewCreates),
     ),
     Wrong::new(
         "renew_adds",
         "adds the TTL to what is left",
-        &["renewal::renewal_never_adds", "renewal::renewal_re_arms_from_now"],
+        &[
+            "renewal::renewal_never_adds",
+            "renewal::renewal_re_arms_from_now",
+            "faults::c54_store_is_what_the_model_says_after_each_operation",
+        ],
         || twisted(|| RenewAdds),
     ),
     Wrong::new(
@@ -60,6 +77,7 @@ pub(super) const WRONG: &[Wrong] = &[
             "renewal::renewal_compares_the_owner",
             "renewal::c7_renewal_never_touches_anothers_lease",
             "faults::f74_overwritten_record_is_a_loss",
+            "faults::f74_c148_overwritten_record_is_told_at_the_next_renewal",
         ],
         || twisted(|| RenewWithoutComparing),
     ),
@@ -83,6 +101,7 @@ pub(super) const WRONG: &[Wrong] = &[
             "release::f72_release_twice_is_harmless",
             "release::release_by_owner_leaves_others_alone",
             "faults::f17_lost_answer_to_release_does_no_harm",
+            "faults::c58_overrun_owner_changes_nothing_of_the_next_lease",
         ],
         || twisted(|| ReleaseWithoutComparing),
     ),

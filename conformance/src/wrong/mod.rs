@@ -8,6 +8,7 @@ mod calls;
 mod claims;
 mod leases;
 mod names;
+mod sends;
 mod tokens;
 mod twist;
 mod waiters;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use leasehold_api::Backend;
 
 use crate::memory::MemorySubject;
-use twist::{Twist, Twisted};
+pub(crate) use twist::{Twist, Twisted};
 
 /// A wrong driver.
 #[derive(Clone, Copy)]
@@ -73,8 +74,15 @@ impl fmt::Debug for Wrong {
 /// All wrong drivers.
 #[must_use]
 pub fn catalogue() -> Vec<&'static Wrong> {
-    let all =
-        [claims::WRONG, leases::WRONG, tokens::WRONG, waiters::WRONG, names::WRONG, calls::WRONG];
+    let all = [
+        claims::WRONG,
+        leases::WRONG,
+        tokens::WRONG,
+        waiters::WRONG,
+        names::WRONG,
+        calls::WRONG,
+        sends::WRONG,
+    ];
     all.into_iter().flatten().collect()
 }
 

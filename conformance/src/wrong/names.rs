@@ -27,8 +27,17 @@ pub(super) const WRONG: &[Wrong] = &[
     Wrong::new(
         "names_folded",
         "compares names without regard to case",
-        &["names::f69_names_are_told_apart_to_the_last_byte"],
+        &[
+            "names::f69_names_are_told_apart_to_the_last_byte",
+            "names::f69_random_names_are_told_apart",
+        ],
         || twisted(|| Renamed { rename: str::to_lowercase }),
+    ),
+    Wrong::new(
+        "names_hashed_to_16_bits",
+        "keeps a short hash in place of a name",
+        &["names::c88_numbered_names_are_told_apart"],
+        || twisted(|| Renamed { rename: hashed }),
     ),
     Wrong::new(
         "names_trimmed",
@@ -52,6 +61,12 @@ pub(super) const WRONG: &[Wrong] = &[
 
 fn cut(name: &str, bytes: usize) -> String {
     name[..name.floor_char_boundary(bytes)].to_owned()
+}
+
+/// The lower half of an FNV-1a hash.
+fn hashed(name: &str) -> String {
+    let fold = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    format!("{:04x}", name.bytes().fold(0x811c_9dc5, fold) & 0xffff)
 }
 
 fn within_braces(name: &str) -> String {

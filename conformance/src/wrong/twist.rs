@@ -1,6 +1,8 @@
 //! A right driver with something about it that is not.
 
 use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use leasehold_api::{
 
 /// What a wrong driver does otherwise: each method gets the right driver, and by default asks it.
 #[async_trait]
-pub(super) trait Twist: Debug + Send + Sync + 'static {
+pub(crate) trait Twist: Debug + Send + Sync + 'static {
     async fn acquire(&self, right: &Arc<dyn Backend>, claim: &Claim) -> Result<Acquired, Error> {
         right.acquire(claim).await
     }
@@ -96,16 +98,25 @@ pub(super) trait Twist: Debug + Send + Sync + 'static {
 
 /// The wrong driver that a twist makes of a right one.
 #[derive(Debug)]
-pub(super) struct Twisted<T> {
-    pub(super) right: Arc<dyn Backend>,
-    pub(super) twist: T,
+pub(crate) struct Twisted<T> {
+    pub(crate) right: Arc<dyn Backend>,
+    pub(crate) twist: T,
 }
 
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl<T: Twist> Backend for Twisted<T> {
-    async fn acquire(&self, claim: &Claim) -> Result<Acquired, Error> {
-        self.twist.acquire(&self.right, claim).await
+    // As `async_trait` would write it, but that the twist is called before anybody polls.
+    fn acquire<'a, 'b, 'c>(
+        &'a self,
+        claim: &'b Claim,
+    ) -> Pin<Box<dyn Future<Output = Result<Acquired, Error>> + Send + 'c>>
+    where
+        'a: 'c,
+        'b: 'c,
+        Self: 'c,
+    {
+        self.twist.acquire(&self.right, claim)
     }
 
     async fn renew(&self, lease: &Lease) -> Result<Renewal, Error> {

@@ -24,6 +24,7 @@ pub(super) const WRONG: &[Wrong] = &[
             "waiting::release_wakes_the_waiter",
             "waiting::eviction_wakes_the_first",
             "waiting::line_of_many_is_served_by_messages_alone",
+            "waiting::c25_waiters_of_500_names_are_served_in_their_own_lines",
         ],
         || twisted(|| NeverWakes),
     ),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join, try_join_all};
 use leasehold_api::{Backend, ErrorKind, Loss, margin};
 
 use super::super::steps::{free_between, held, is_free, kept, now, pass};
@@ -21,7 +21,7 @@ checks! { Release:
     c157_guard_dropped_off_the_runtime_frees_the_name [policy], "D3.2", "so is that of one dropped on a thread without a runtime";
     c114_aborted_task_frees_the_name [policy], "D4.5", "so is that of a task that is aborted, or panics";
     unkept_guard_simply_ends [policy], "D3.2", "without keep_alive nothing is renewed, and the loss comes at the deadline";
-    c18_max_hold_ends_a_guard [policy], "D3.2", "the loss comes just before max_hold, however many TTLs that is, and the name is free at it";
+    c18_max_hold_ends_a_guard [policy], "D3.2", "the loss comes just before max_hold, however many TTLs that is: endless work is stopped, and the name is free at it";
     f13_max_hold_ends_a_forgotten_guard [policy], "D3.2", "so it does when the guard was leaked";
     min_hold_keeps_the_name_closed [policy], "D3.2, 5.6", "released early, the name stays closed for the rest of min_hold, for local waiters too";
     close_ends_every_guard [policy], "D3.2, D4.5", "close tells guards that they are lost, frees their names, and ends waits";
@@ -112,7 +112,10 @@ async fn max_hold_of(bench: &Bench, max: Duration) -> Verdict {
     let granted = now(&*client);
     let before = just_before(bench.ttls(2).get(), max);
     let (earliest, latest) = (start.saturating_add(before), granted.saturating_add(before));
-    let loss = is_lost_between(bench, &*client, &guard, earliest, latest).await?;
+    let loses = is_lost_between(bench, &*client, &guard, earliest, latest);
+    let (loss, stopped) = join(loses, guard.run(std::future::pending::<()>())).await;
+    let loss = loss?;
+    error(stopped, ErrorKind::Lost)?;
     ensure!(loss == Loss::MaxHold, "at its max_hold of {max:?} it says {loss:?}");
     let end = granted.saturating_add(max);
     free_between(bench, &*client, &name, now(&*client), end).await?;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use leasehold_api::{Acquired, Error, ErrorKind, Instant, Loss, margin};
 
 use super::super::steps::{held, is_free, is_held_by, lease, now, pass, take};
-use super::steps::{deadline, error, falls_free, guard, is_lost_between, settle, stays_lost};
+use super::steps::{
+    deadline, error, falls_free, freeze, guard, is_lost_between, settle, stays_lost,
+};
 use crate::bench::Bench;
 use crate::ensure;
 use crate::scripted::{Delay, Effect, Gate, Landing, Step, Verb};
@@ -270,14 +271,6 @@ async fn frozen_holder_is_lost_at_first_look(bench: &Bench) -> Verdict {
     drop(guard);
     settle(bench, &*client).await;
     is_held_by(bench, &*client, &next).await
-}
-
-/// Stops this thread; on paused time, makes the clock jump.
-async fn freeze(bench: &Bench, time: Duration) {
-    match bench.time() {
-        Time::Paused => tokio::time::advance(time).await,
-        Time::Real => std::thread::sleep(time),
-    }
 }
 
 async fn c129_work_stops_at_the_loss(bench: &Bench) -> Verdict {

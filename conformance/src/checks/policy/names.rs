@@ -5,6 +5,7 @@ use std::time::Duration;
 use leasehold::Lock;
 use leasehold_api::{ErrorKind, LockName, Ttl};
 
+use super::super::steps::now;
 use super::steps::error;
 use crate::bench::Bench;
 use crate::ensure;
@@ -36,17 +37,22 @@ async fn f67_c70_bad_durations_are_refused(bench: &Bench) -> Verdict {
     let (scripted, locks) = bench.scripted().await?;
     let floor = locks.profile().ttl_floor;
     let over = Ttl::MAX.get() + Duration::from_millis(1);
-    let changes: [Change; 6] = [
-        |lock, floor| lock.ttl(floor - Duration::from_nanos(1)),
-        |lock, _| lock.ttl(Duration::ZERO),
-        |lock, _| lock.ttl(Duration::MAX),
-        |lock, _| lock.max_hold(Duration::ZERO),
-        |lock, _| lock.max_hold(Duration::MAX),
-        |lock, _| lock.min_hold(Duration::MAX),
+    // Past what whole milliseconds, or seconds, of 64 bits hold.
+    let huge =
+        [Duration::MAX, Duration::from_millis(i64::MAX as u64), Duration::from_secs(u64::MAX)];
+    let changes: [Change; 3] = [
+        |lock, time| lock.ttl(time),
+        |lock, time| lock.max_hold(time),
+        |lock, time| lock.min_hold(time),
     ];
     let lock = bench.lock(&locks, &bench.name(), 1)?;
-    let mut bad: Vec<Lock> = changes.map(|change| change(lock.clone(), floor)).into();
+    let mut bad: Vec<Lock> =
+        changes.iter().flat_map(|change| huge.map(|time| change(lock.clone(), time))).collect();
+    let short = Duration::from_millis(1);
+    let shorts = [Duration::ZERO, Duration::from_nanos(1), short, floor - Duration::from_nanos(1)];
+    bad.extend(shorts.into_iter().filter(|ttl| *ttl < floor).map(|ttl| lock.clone().ttl(ttl)));
     bad.push(lock.clone().ttl(over));
+    bad.push(lock.clone().max_hold(Duration::ZERO));
     for lock in bad {
         let refused = error(lock.try_acquire().await, ErrorKind::BadInput)?;
         let says = refused.to_string().contains("30 days");
@@ -63,7 +69,13 @@ async fn f68_waits_do_not_overflow(bench: &Bench) -> Verdict {
     let lock = bench.lock(&locks, &bench.name(), 10)?;
     lock.acquire_within(Duration::MAX).await?.release().await?;
     let guard = lock.acquire_within(Duration::ZERO).await?;
+    let client = bench.client().await?;
+    let start = now(&*client);
     error(lock.acquire_within(Duration::ZERO).await, ErrorKind::NotAcquired)?;
+    let beside = bench.lock(&bench.locks().await?, lock.name(), 10)?;
+    error(beside.acquire_within(Duration::ZERO).await, ErrorKind::NotAcquired)?;
+    let took = now(&*client).since(start);
+    ensure!(took <= bench.late(), "waits of nothing took {took:?}");
     let waits = lock.clone();
     let waits = tokio::spawn(async move { waits.acquire_within(Duration::MAX).await });
     tokio::task::yield_now().await;

@@ -1,5 +1,9 @@
 //! What guards and clients cost.
 
+use std::time::{Duration, Instant};
+
+use leasehold_api::Backend;
+
 use super::super::steps::{is_free, now, pass};
 use super::steps::{falls_free, guard};
 use crate::bench::Bench;
@@ -9,12 +13,22 @@ use crate::verdict::Verdict;
 
 checks! { Resources:
     guards_need_no_tasks [policy], "D10", "300 held locks run as many tasks as one";
-    dropped_client_ends_its_tasks [policy], "D3.2", "once client and guards are gone, no task is left";
+    c159_dropped_client_ends_its_tasks [policy], "D3.2", "a client is dropped at once, and once its guards are gone, no task is left";
     guard_outlives_its_client_handle [policy], "D3.2", "a guard whose `Locks` was dropped is kept alive and released";
 }
 
-fn tasks() -> usize {
+pub(super) fn tasks() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+/// Shows that no more tasks than these are left, once what was queued is done.
+pub(super) async fn tasks_fall_to(bench: &Bench, client: &dyn Backend, want: usize) -> Verdict {
+    let end = now(client).saturating_add(bench.ttls(6).get());
+    while tasks() > want && now(client) < end {
+        pass(client, bench.step()).await;
+    }
+    ensure!(tasks() <= want, "{want} tasks became {}", tasks());
+    Ok(())
 }
 
 async fn guards_need_no_tasks(bench: &Bench) -> Verdict {
@@ -36,7 +50,7 @@ async fn guards_need_no_tasks(bench: &Bench) -> Verdict {
     Ok(())
 }
 
-async fn dropped_client_ends_its_tasks(bench: &Bench) -> Verdict {
+async fn c159_dropped_client_ends_its_tasks(bench: &Bench) -> Verdict {
     let client = bench.client().await?;
     let name = bench.name();
     is_free(bench, &*client, &name).await?;
@@ -48,13 +62,12 @@ async fn dropped_client_ends_its_tasks(bench: &Bench) -> Verdict {
         guard(bench, &locks, &bench.name(), 4).await?.release().await?;
         pass(&*client, bench.step()).await;
         ensure!(tasks() > before, "a client needs its workers");
+        let start = Instant::now();
         drop(locks);
         drop(kept);
-        let end = now(&*client).saturating_add(bench.ttls(3).get());
-        while tasks() > before && now(&*client) < end {
-            pass(&*client, bench.step()).await;
-        }
-        ensure!(tasks() <= before, "{before} tasks became {}", tasks());
+        let took = start.elapsed();
+        ensure!(took < Duration::from_millis(100), "dropping a client took {took:?}");
+        tasks_fall_to(bench, &*client, before).await?;
         is_free(bench, &*client, &name).await?;
     }
     Ok(())

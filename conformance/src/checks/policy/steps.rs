@@ -8,6 +8,7 @@ use leasehold_api::{Backend, Error, ErrorKind, Instant, LockName, margin};
 use super::super::steps::{free_between, now, pass};
 use crate::bench::Bench;
 use crate::ensure;
+use crate::subject::Time;
 use crate::verdict::{Failure, Verdict};
 
 /// A guard of a free name, for `n` TTLs.
@@ -83,4 +84,12 @@ pub(super) fn deadline(bench: &Bench, client: &dyn Backend, n: u32) -> Instant {
 /// Lets the facade's workers move.
 pub(super) async fn settle(bench: &Bench, client: &dyn Backend) {
     pass(client, bench.late()).await;
+}
+
+/// Stops this thread; on paused time, makes the clock jump.
+pub(super) async fn freeze(bench: &Bench, time: Duration) {
+    match bench.time() {
+        Time::Paused => tokio::time::advance(time).await,
+        Time::Real => std::thread::sleep(time),
+    }
 }
