@@ -66,7 +66,7 @@ fn resident() -> usize {
 
 #[cfg(target_os = "linux")]
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_held_locks_cost_two_tasks_a_kibibyte_each_and_a_batch_a_tick() {
+async fn f80_ten_thousand_held_locks_cost_two_tasks_a_kibibyte_each_and_a_batch_a_tick() {
     let driver = Arc::new(Granting {
         profile: Profile::new("granting"),
         batches: AtomicUsize::new(0),

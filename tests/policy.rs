@@ -105,7 +105,7 @@ async fn run_stops_the_work_when_the_lock_is_evicted_and_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_guards_and_dropped_waits_leave_nothing() {
+async fn c156_dropped_guards_and_dropped_waits_leave_nothing() {
     let (a, b) = two_clients();
     drop(a.lock("n").unwrap().acquire().await.unwrap());
     let guard = b.lock("n").unwrap().acquire_within(SECOND).await.unwrap();
@@ -140,7 +140,7 @@ async fn close_ends_guards_waits_and_later_calls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_starved_executor_does_not_keep_a_lost_lock() {
+async fn f5_starved_executor_does_not_keep_a_lost_lock() {
     let (a, _b) = two_clients();
     let guard = a.lock("n").unwrap().ttl(SECOND).acquire().await.unwrap();
     // No task has run when the first look comes: the clock alone decides.
@@ -153,7 +153,7 @@ async fn a_starved_executor_does_not_keep_a_lost_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn zero_and_endless_waits_neither_hang_nor_overflow() {
+async fn f68_zero_and_endless_waits_neither_hang_nor_overflow() {
     let (a, b) = two_clients();
     let guard = a.lock("n").unwrap().acquire_within(Duration::ZERO).await.unwrap();
     let start = Instant::now();
@@ -172,7 +172,7 @@ async fn zero_and_endless_waits_neither_hang_nor_overflow() {
 }
 
 #[test]
-fn guards_and_clients_outlive_their_runtime_without_a_panic() {
+fn c157_guards_and_clients_outlive_their_runtime_without_a_panic() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (locks, guard) = runtime.block_on(async {
         let locks = leasehold::connect("memory:outlive?ttl=200ms").await.unwrap();
@@ -201,7 +201,7 @@ async fn debug_is_short_and_about_the_thing_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_waits_for_itself_is_told_so() {
+async fn f84_task_that_waits_for_itself_is_told_so() {
     let (a, _b) = two_clients();
     let guard = a.lock("n").unwrap().acquire().await.unwrap();
     let error = a.lock("n").unwrap().acquire_within(SECOND).await.unwrap_err();
@@ -220,7 +220,7 @@ fn a_runtime_without_time_is_told_at_once() {
 }
 
 #[test]
-fn guards_are_send_and_sync_and_not_clone() {
+fn c57_guards_are_send_and_sync_and_not_clone() {
     fn shared<T: Send + Sync>() {}
     shared::<leasehold::Guard>();
     shared::<leasehold::Lock>();
