@@ -7,8 +7,9 @@ const POSTGRES: Excuse = Excuse::Issue(6, "the Postgres driver");
 const NO_QUORUM: Excuse =
     Excuse::CannotApply("each store that is built is one server: there is no majority to win");
 
-const NO_REPLICAS: Excuse =
-    Excuse::CannotApply("no grant waits for replicas: that way of using Redis is not offered");
+const NO_CLUSTER: Excuse = Excuse::CannotApply(
+    "a Redis Cluster is refused at connect; that all keys of a lock share a slot is F35",
+);
 
 const fn shown(number: u16, what: &'static str) -> Row {
     Row::shown(Number::case(number), what)
@@ -70,13 +71,12 @@ pub(super) const ROWS: &[Row] = &[
     shown(42, "a server that refuses writes: a release says so"),
     shown(43, "the answer to an acquire is lost: it is freed by owner once the link is usable"),
     shown(45, "a promoted replica that knows no script: renewals go on"),
-    excused(
+    shown(
         46,
-        "a replica is killed, then one promoted, while grants wait for replicas",
-        NO_REPLICAS,
+        "a replica that grants need is killed, and comes back: they fail by type, and then go on",
     ),
     shown(48, "an acquire is delivered twice: one release frees it"),
-    shown(49, "scripts over keys of several slots"),
+    excused(49, "the whole suite over a cluster: no script spans slots", NO_CLUSTER),
     shown(51, "policies that evict: told at connect; holders of evicted keys are lost"),
     shown(52, "connections are killed: what is held by TTL stays held by the same owner"),
     shown(54, "after each operation the store's own state is what a model says"),
