@@ -38,8 +38,8 @@ pub(crate) enum Order {
 pub(crate) enum News {
     /// The command runs, as the leader of the process group of this number.
     Started(i32),
-    /// It was stopped, as by Ctrl-Z.
-    Stopped,
+    /// It was stopped by this signal, as by Ctrl-Z.
+    Stopped(i32),
     /// The command could not be started: the system's error number, and its text.
     Failed(Option<i32>, String),
     /// The command and all that it left are gone.

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, WaitOptions, getpid};
 
 use crate::channel::{Channel, Limits, News, Order};
 use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND};
-use crate::family::signal_all_below;
+use crate::family::{can_see_processes, signal_all_below};
 use crate::target::{VARIABLE, holds_password};
 use crate::terminal::Terminal;
 
@@ -36,6 +36,11 @@ impl Command {
         token: leasehold::Token,
         limits: Limits,
     ) -> io::Result<Self> {
+        if !can_see_processes() {
+            let message =
+                "/proc does not show processes: what the command starts could not be ended";
+            return Err(io::Error::other(message));
+        }
         // If the supervisor is killed, what it supervised becomes ours.
         rustix::process::set_child_subreaper(Some(getpid()))?;
         let (channel, theirs) = Channel::pair()?;
@@ -92,17 +97,19 @@ impl Command {
         }
     }
 
-    /// The command was stopped, as by Ctrl-Z: on a terminal, this process stops with it, so that the
-    /// shell sees it, and the two go on together. Nothing is renewed meanwhile.
-    pub(crate) fn stopped(&mut self, guard: &Guard) {
+    /// The command was stopped. Where it only wants the terminal, it gets it; else, as by Ctrl-Z,
+    /// this process stops with it, so that the shell sees it, and the two go on together. Nothing
+    /// is renewed meanwhile.
+    pub(crate) fn stopped(&mut self, signal: i32, guard: &Guard) {
         let (Some(terminal), Some(group)) = (&mut self.terminal, self.group) else { return };
-        if !terminal.is_ours() {
+        let wants_terminal = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&signal);
+        if !(wants_terminal && terminal.give(group)) {
             let left = Duration::from_secs(guard.remaining().as_secs());
             eprintln!("leasehold: stopped; unless continued within {left:?}, the lock is lost");
             terminal.take_back();
             let _ = rustix::process::kill_current_process_group(Signal::TSTP);
+            terminal.give(group);
         }
-        terminal.give(group);
         self.pass_on(Signal::CONT.as_raw());
     }
 

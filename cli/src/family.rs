@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
 /// A process as `/proc` shows it. Number and start together are its identity: numbers are used
 /// again.
@@ -24,6 +24,11 @@ pub(crate) fn signal_all_below(root: Pid, signal: Signal) {
             signal_one(number, *seen, signal);
         }
     }
+}
+
+/// Whether the system shows this process's relations.
+pub(crate) fn can_see_processes() -> bool {
+    look_at(getpid().as_raw_pid()).is_some()
 }
 
 fn is_below(number: i32, root: i32, all: &HashMap<i32, Seen>) -> bool {

@@ -129,7 +129,9 @@ impl Plan {
         // Read first: if this process is stopped in between, the deadline comes out too early.
         let now = BootClock.now();
         let deadline = now.saturating_add(guard.remaining());
-        let dying = (self.ttl / 20).min(self.kill_after / 4).min(Duration::from_millis(250));
+        const SHORTEST: Duration = Duration::from_millis(20);
+        const LONGEST: Duration = Duration::from_millis(250);
+        let dying = (self.ttl / 20).min(LONGEST).min((self.kill_after / 4).max(SHORTEST));
         let kill = deadline.saturating_sub(dying);
         Limits::new(deadline.saturating_sub(self.kill_after).min(kill), kill)
     }
@@ -196,7 +198,7 @@ async fn watch(
             biased;
             news = command.news() => match news {
                 Some(News::Started(group)) => command.started(group),
-                Some(News::Stopped) => command.stopped(guard),
+                Some(News::Stopped(signal)) => command.stopped(signal, guard),
                 Some(News::Failed(errno, text)) => {
                     break Outcome::NotStarted(cannot_start(&asked.command, errno, &text));
                 }

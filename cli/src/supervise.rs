@@ -51,7 +51,12 @@ pub(crate) async fn supervise(command: Vec<OsString>) -> Result<u8, Failure> {
     };
     // Before the start, so that no end is missed.
     let mut children = signal(SignalKind::child())?;
-    let mut family = match start(command, input, limits) {
+    if BootClock.now() >= limits.terminate() {
+        let never = Ended { status: 128 + 15, because_of_the_lock: true };
+        channel.send(&News::Ended(never))?;
+        return Ok(0);
+    }
+    let mut family = match start(command, input) {
         Ok(leader) => Family::new(leader, limits),
         Err(error) => {
             channel.send(&News::Failed(error.raw_os_error(), error.to_string()))?;
@@ -66,8 +71,8 @@ pub(crate) async fn supervise(command: Vec<OsString>) -> Result<u8, Failure> {
             let _ = channel.send(&News::Ended(family.ended()));
             return Ok(0);
         }
-        if std::mem::take(&mut family.stopped) {
-            let _ = channel.send(&News::Stopped);
+        if let Some(signal) = family.stopped.take() {
+            let _ = channel.send(&News::Stopped(signal));
         }
         tokio::select! {
             biased;
@@ -85,10 +90,7 @@ pub(crate) async fn supervise(command: Vec<OsString>) -> Result<u8, Failure> {
 }
 
 /// Starts the command in a process group of its own.
-fn start(command: Vec<OsString>, input: OwnedFd, limits: Limits) -> io::Result<Pid> {
-    if BootClock.now() >= limits.terminate() {
-        return Err(io::ErrorKind::TimedOut.into());
-    }
+fn start(command: Vec<OsString>, input: OwnedFd) -> io::Result<Pid> {
     let mut command = command.into_iter();
     let program = command.next().ok_or(io::ErrorKind::InvalidInput)?;
     let mut started = Command::new(program);
@@ -122,8 +124,8 @@ struct Family {
     /// The command's own status, once it has ended.
     status: Option<u8>,
     because_of_the_lock: bool,
-    /// The command was stopped, and nobody was told yet.
-    stopped: bool,
+    /// The signal by which the command was stopped, until it is told.
+    stopped: Option<i32>,
     /// Time from SIGTERM to SIGKILL.
     grace: Duration,
 }
@@ -136,7 +138,7 @@ impl Family {
             phase: Phase::Running,
             status: None,
             because_of_the_lock: false,
-            stopped: false,
+            stopped: None,
             grace: limits.kill().since(limits.terminate()),
         }
     }
@@ -229,7 +231,7 @@ impl Family {
 
     fn saw(&mut self, status: WaitStatus) {
         if status.stopped() {
-            self.stopped = true;
+            self.stopped = status.stopping_signal();
         } else {
             let signalled = || status.terminating_signal().map(|signal| 128 + signal);
             let code = status.exit_status().or_else(signalled).unwrap_or(255);

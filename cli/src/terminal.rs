@@ -22,7 +22,7 @@ impl Terminal {
         Some(Self { device, given: None })
     }
 
-    /// Gives the foreground to this group, if it is ours. Answers whether it has it.
+    /// Gives the foreground to this group, if it is ours. Answers whether the group has it now.
     pub(crate) fn give(&mut self, group: Pid) -> bool {
         let foreground = tcgetpgrp(&self.device).ok();
         if foreground == Some(getpgrp()) && tcsetpgrp(&self.device, group).is_ok() {
@@ -30,11 +30,6 @@ impl Terminal {
             return true;
         }
         foreground == Some(group)
-    }
-
-    /// Whether our group has the foreground.
-    pub(crate) fn is_ours(&self) -> bool {
-        tcgetpgrp(&self.device).ok() == Some(getpgrp())
     }
 
     /// Takes the foreground back, if the group that it was given to still has it.

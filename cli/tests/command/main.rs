@@ -49,6 +49,7 @@ leasehold_conformance::tests! {
     ending::a_command_that_keeps_forking_is_ended,
     terminal::the_command_has_the_foreground_and_gives_it_back,
     terminal::a_command_stopped_by_ctrl_z_goes_on_with_fg,
+    terminal::a_command_that_uses_the_terminal_at_once_goes_on,
     terminal::a_waiting_command_says_for_whom,
     operator::status_tells_holder_token_and_time_left,
     operator::list_shows_the_held_locks_of_a_prefix,

@@ -69,6 +69,29 @@ pub(crate) async fn a_command_stopped_by_ctrl_z_goes_on_with_fg() -> Verdict {
     Ok(())
 }
 
+/// It may use the terminal before it was given the foreground, and is stopped for it: no Ctrl-Z.
+pub(crate) async fn a_command_that_uses_the_terminal_at_once_goes_on() -> Verdict {
+    const ROUNDS: usize = 20;
+    let server = Redis::shared().await?;
+    let shell = format!(
+        "for i in $(seq {ROUNDS}); do \
+         $leasehold run eager -- sh -c 'stty sane; read line; echo read $line'; \
+         done; echo all done"
+    );
+    let mut child = on_a_terminal(server.url(), &shell)?;
+    let mut input = child.stdin.take().unwrap();
+    let mut out = child.stdout.take().unwrap();
+    for round in 0..ROUNDS {
+        input.write_all(format!("{round}\n").as_bytes())?;
+        let seen = read_to(&mut out, &format!("read {round}"));
+        ensure!(!seen.contains("stopped"), "{seen}");
+    }
+    ensure!(read_to(&mut out, "all done").contains("all done"), "it did not come to its end");
+    drop(input);
+    told_by(child).await;
+    Ok(())
+}
+
 /// Whether the process group of the process with this text has its terminal's foreground.
 fn foreground_of(text: &str) -> bool {
     crate::common::processes()
