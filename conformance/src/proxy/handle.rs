@@ -3,14 +3,15 @@
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use url::Url;
 
 use super::link::{self, raise};
-use super::message::{Direction, Framing};
+use super::message::Direction;
+use super::protocol::Framing;
 use super::rule::{Action, Match, Rule};
 use super::state::{Counts, Cut, Fired, Go, Shared, Standing};
 use crate::ports::Port;
@@ -26,7 +27,7 @@ pub struct Proxy(Arc<Inner>);
 struct Inner {
     shared: Arc<Shared>,
     framing: Framing,
-    target: SocketAddr,
+    target: Arc<Mutex<SocketAddr>>,
     address: SocketAddr,
     _port: Port,
     listener: Mutex<Option<JoinHandle<()>>>,
@@ -47,7 +48,7 @@ impl Proxy {
         let proxy = Self(Arc::new(Inner {
             shared: Arc::default(),
             framing,
-            target,
+            target: Arc::new(Mutex::new(target)),
             address: (Ipv4Addr::LOCALHOST, port.number()).into(),
             _port: port,
             listener: Mutex::default(),
@@ -130,6 +131,22 @@ impl Proxy {
         self.close(Cut::Reset);
     }
 
+    /// Ends one direction of every open connection: its receiver sees the end of the stream, and
+    /// what is still sent that way is lost. The other direction goes on.
+    pub fn half_close(&self, direction: Direction) {
+        self.0.shared.read(|state| {
+            for link in state.links.values() {
+                link.send_modify(|fate| fate.ended[direction.index()] = true);
+            }
+        });
+    }
+
+    /// Leads new connections to this server from now on, as a name or an address does that moves
+    /// with a failover. Open connections stay where they are.
+    pub fn aim(&self, target: SocketAddr) {
+        *lock(&self.0.target) = target;
+    }
+
     /// Refuses new connections as a closed port does. Open ones stay.
     ///
     /// # Cancel safety
@@ -158,7 +175,8 @@ impl Proxy {
             return Ok(());
         }
         let listener = TcpListener::bind(self.0.address).await?;
-        let (shared, framing, target) = (self.0.shared.clone(), self.0.framing, self.0.target);
+        let (shared, framing, target) =
+            (self.0.shared.clone(), self.0.framing, self.0.target.clone());
         let task = tokio::spawn(async move {
             loop {
                 let Ok((client, _)) = listener.accept().await else {
@@ -168,6 +186,7 @@ impl Proxy {
                     continue;
                 };
                 let shared = shared.clone();
+                let target = *lock(&target);
                 tokio::spawn(async move {
                     // A server that is down closes the client's connection.
                     if let Ok(server) = TcpStream::connect(target).await {
@@ -224,21 +243,21 @@ impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Proxy")
             .field("address", &self.0.address)
-            .field("target", &self.0.target)
+            .field("target", &*lock(&self.0.target))
             .field("counts", &self.counts())
             .finish_non_exhaustive()
     }
 }
 
 impl Inner {
-    fn listener(&self) -> std::sync::MutexGuard<'_, Option<JoinHandle<()>>> {
-        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
+    fn listener(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        lock(&self.listener)
     }
 
     fn close(&self, how: Cut) {
         self.shared.read(|state| {
             for link in state.links.values() {
-                link.send_if_modified(|cut| raise(cut, how));
+                link.send_if_modified(|fate| raise(fate, how));
             }
         });
     }
@@ -253,4 +272,9 @@ impl Drop for Inner {
         self.shared.change(|state| state.closed = true);
         self.close(Cut::Both);
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing is half changed under these locks.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

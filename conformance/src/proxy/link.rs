@@ -4,7 +4,9 @@
 //! writer, which carries the decisions out in order. Between them is a queue without bound, so that
 //! a held message stops neither the reader nor the sender.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,10 +15,10 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::message::{Direction, Framing, Message};
-use super::pairing::{Paired, Pairing};
+use super::message::{Direction, Message};
+use super::protocol::{self, Framing, Paired, Protocol};
 use super::rule::Action;
-use super::state::{Cut, Go, Shared};
+use super::state::{Cut, Fate, Go, Shared};
 
 /// What both directions of a connection know.
 #[derive(Clone, Debug)]
@@ -24,8 +26,8 @@ struct Link {
     shared: Arc<Shared>,
     number: u64,
     framing: Framing,
-    pairing: Arc<Mutex<Pairing>>,
-    cut: watch::Sender<Cut>,
+    protocol: Arc<Mutex<Box<dyn Protocol>>>,
+    fate: watch::Sender<Fate>,
 }
 
 /// What a writer has to do next.
@@ -37,6 +39,8 @@ enum Order {
     WriteWhen(oneshot::Receiver<Go>, Arc<[u8]>),
     /// Write this much and close both sides.
     Cut(Arc<[u8]>),
+    /// End the stream, and lose what comes after.
+    HalfClose,
     /// The sender closed its side.
     End,
 }
@@ -51,17 +55,18 @@ pub(super) async fn run(
     // Without it, an answer of several writes would wait for the peer's acknowledgement.
     let _ = client.set_nodelay(true);
     let _ = server.set_nodelay(true);
-    let cut = watch::Sender::new(Cut::No);
+    let fate = watch::Sender::new(Fate::default());
     let number = shared.change(|state| {
         if state.closed {
-            cut.send_replace(Cut::Both);
+            fate.send_modify(|fate| fate.cut = Cut::Both);
         }
         state.counts.accepted += 1;
         state.counts.open += 1;
-        state.links.insert(state.counts.accepted, cut.clone());
+        state.links.insert(state.counts.accepted, fate.clone());
         state.counts.accepted
     });
-    let link = Link { shared, number, framing, pairing: Arc::default(), cut };
+    let protocol = Arc::new(Mutex::new(framing.open()));
+    let link = Link { shared, number, framing, protocol, fate };
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     tokio::join!(
@@ -90,24 +95,28 @@ async fn read(
         Direction::ToServer => Cut::Client,
         Direction::ToClient => Cut::Both,
     };
-    let mut cut = link.cut.subscribe();
+    let mut fate = link.fate.subscribe();
     let mut buffer = Vec::new();
     let mut silent = false;
     loop {
         let more = tokio::select! {
             more = from.read_buf(&mut buffer) => more,
-            cut = cut.wait_for(|cut| *cut >= gone) => {
-                if cut.is_ok_and(|cut| *cut == Cut::Reset) {
+            fate = fate.wait_for(|fate| fate.cut >= gone) => {
+                if fate.is_ok_and(|fate| fate.cut == Cut::Reset) {
                     let _ = from.as_ref().set_zero_linger();
                 }
                 break;
             }
         };
         if !matches!(more, Ok(1..)) {
-            end_may_pass(link, direction, silent, &mut cut).await;
+            end_may_pass(link, direction, silent, &mut fate).await;
             break;
         }
-        while let Some(message) = link.framing.take(&mut buffer) {
+        loop {
+            let Some(message) = protocol::take(&mut **link.protocol(), direction, &mut buffer)
+            else {
+                break;
+            };
             // The writer goes last; while there is a reader it is there.
             let _ = orders.send(match judge(link, direction, message, &mut silent) {
                 Some(order) => order,
@@ -123,7 +132,7 @@ async fn end_may_pass(
     link: &Link,
     direction: Direction,
     silent: bool,
-    cut: &mut watch::Receiver<Cut>,
+    fate: &mut watch::Receiver<Fate>,
 ) {
     let passes = link.shared.until(|state| {
         let action = state.standing[direction.index()];
@@ -132,19 +141,18 @@ async fn end_may_pass(
     });
     tokio::select! {
         () = passes => (),
-        _ = cut.wait_for(|cut| *cut != Cut::No) => (),
+        _ = fate.wait_for(|fate| fate.cut != Cut::No) => (),
     }
 }
 
 /// Decides of a message; `None` if it goes nowhere.
 fn judge(link: &Link, direction: Direction, bytes: Arc<[u8]>, silent: &mut bool) -> Option<Order> {
-    let pairs = link.framing == Framing::Resp;
     let paired = match direction {
-        Direction::ToClient if pairs => link.pairing().came(&bytes),
-        Direction::ToServer if pairs => {
-            Paired { request: Some(bytes.clone()), push: false, surplus: false }
+        Direction::ToClient => link.protocol().came(&bytes),
+        Direction::ToServer => {
+            let request = link.protocol().pairs().then(|| bytes.clone());
+            Paired { request, ..Paired::default() }
         }
-        _ => Paired { request: None, push: false, surplus: false },
     };
     if paired.surplus {
         return None;
@@ -158,6 +166,7 @@ fn judge(link: &Link, direction: Direction, bytes: Arc<[u8]>, silent: &mut bool)
             number,
             request: paired.request.as_deref(),
             push: paired.push,
+            framing: link.framing,
         };
         let action = if *silent { Action::Drop } else { state.decide(&message) };
         let order = match action {
@@ -165,7 +174,9 @@ fn judge(link: &Link, direction: Direction, bytes: Arc<[u8]>, silent: &mut bool)
             Action::Hold => Order::WriteWhen(state.hold(direction, link.number), bytes),
             Action::Duplicate => Order::WriteTwice(bytes),
             Action::Delay(delay) => Order::WriteAt(after(delay), bytes),
+            Action::Jitter(least, most) => Order::WriteAt(after(between(least, most)), bytes),
             Action::Cut => Order::Cut(Arc::default()),
+            Action::HalfClose => Order::HalfClose,
             Action::Truncate(length) => Order::Cut(bytes[..length.min(bytes.len())].into()),
             Action::Drop | Action::Silence => {
                 *silent |= action == Action::Silence;
@@ -181,12 +192,20 @@ fn after(delay: Duration) -> Instant {
     Instant::now() + delay
 }
 
+/// A time by chance.
+fn between(least: Duration, most: Duration) -> Duration {
+    // Each such state has other keys.
+    let chance = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
+    least + most.saturating_sub(least).mul_f64(chance)
+}
+
 async fn write(
     link: &Link,
     direction: Direction,
     to: OwnedWriteHalf,
     mut queue: mpsc::UnboundedReceiver<Order>,
 ) {
+    // The stream ends when its half is dropped.
     let ended = write_until_cut(link, direction, to, &mut queue).await;
     // A dead end: the rest is lost, but the reader goes on, so that the other side can finish.
     link.shared.change(|state| state.forget(direction, link.number));
@@ -215,11 +234,12 @@ async fn write_until_cut(
         Direction::ToServer => Cut::Both,
         Direction::ToClient => Cut::Client,
     };
-    let mut cut = link.cut.subscribe();
+    let mut fate = link.fate.subscribe();
+    let over = |fate: &Fate| fate.cut >= gone || fate.ended[direction.index()];
     tokio::select! {
         ended = obey(link, direction, &mut to, queue) => ended,
-        cut = cut.wait_for(|cut| *cut >= gone) => {
-            if cut.is_ok_and(|cut| *cut == Cut::Reset) {
+        fate = fate.wait_for(over) => {
+            if fate.is_ok_and(|fate| fate.cut == Cut::Reset) {
                 let _ = to.as_ref().set_zero_linger();
                 // Dropping it would end the stream in good order first.
                 to.forget();
@@ -251,7 +271,11 @@ async fn obey(
             Order::Cut(bytes) => {
                 let _ = to.write_all(&bytes).await;
                 link.shared.change(|state| state.counts.flow_mut(direction).dropped += 1);
-                link.cut.send_if_modified(|cut| raise(cut, Cut::Both));
+                link.fate.send_if_modified(|fate| raise(fate, Cut::Both));
+                return false;
+            }
+            Order::HalfClose => {
+                link.shared.change(|state| state.counts.flow_mut(direction).dropped += 1);
                 return false;
             }
             Order::End => {
@@ -260,9 +284,9 @@ async fn obey(
             }
         };
         for copy in 0..copies {
-            if direction == Direction::ToServer && link.framing == Framing::Resp {
+            if direction == Direction::ToServer {
                 // Before the write: the answer must not come first.
-                link.pairing().asked(&bytes, copy > 0);
+                link.protocol().asked(&bytes, copy > 0);
             }
             if to.write_all(&bytes).await.is_err() {
                 link.shared.change(|state| state.counts.flow_mut(direction).dropped += 1);
@@ -278,14 +302,14 @@ async fn obey(
 }
 
 /// Closes further, never less.
-pub(super) fn raise(cut: &mut Cut, to: Cut) -> bool {
-    let more = *cut < to;
-    *cut = to.max(*cut);
+pub(super) fn raise(fate: &mut Fate, to: Cut) -> bool {
+    let more = fate.cut < to;
+    fate.cut = to.max(fate.cut);
     more
 }
 
 impl Link {
-    fn pairing(&self) -> std::sync::MutexGuard<'_, Pairing> {
-        self.pairing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn protocol(&self) -> MutexGuard<'_, Box<dyn Protocol>> {
+        self.protocol.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,6 @@
 //! What the proxy sees of one message.
 
-use std::sync::Arc;
-
-use super::resp::{self, End};
+use super::protocol::Framing;
 
 /// Where a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,33 +22,6 @@ impl Direction {
     }
 }
 
-/// How a stream is taken apart into messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Framing {
-    /// Redis' protocol, versions 2 and 3, at its exact message ends.
-    Resp,
-    /// Whatever one read gives: for TLS and for protocols that the proxy does not know. Answers are
-    /// not paired with requests.
-    Chunks,
-}
-
-impl Framing {
-    /// Takes the first message out of the buffer, if it is there to its end.
-    pub(super) fn take(self, buffer: &mut Vec<u8>) -> Option<Arc<[u8]>> {
-        let length = match self {
-            Self::Chunks => buffer.len(),
-            Self::Resp => match resp::end(buffer) {
-                End::At(length) => length,
-                End::Unknown => 0,
-                // Let the two sort it out.
-                End::Malformed => buffer.len(),
-            },
-        };
-        (length > 0).then(|| buffer.drain(..length).collect())
-    }
-}
-
 /// One message, as a [`Match`](super::Match) sees it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -67,12 +38,13 @@ pub struct Message<'a> {
     pub request: Option<&'a [u8]>,
     /// Whether the server sent it of itself (a pushed message of a subscription).
     pub push: bool,
+    pub(super) framing: Framing,
 }
 
 impl Message<'_> {
     /// The name of the command that this is or answers, in capitals.
     pub fn command(&self) -> Option<String> {
-        self.request.and_then(resp::command)
+        self.request.and_then(|request| self.framing.command(request))
     }
 
     /// Whether the request that this is or answers has these bytes in it; of a pushed message,

@@ -8,6 +8,30 @@
 //! Everything that happens can be awaited ([`Proxy::held`], [`Rule::fired`], [`Proxy::until`]), so
 //! a test needs no sleep. These waits have no limit of their own.
 //!
+//! # What it can do
+//!
+//! Per direction, of one message ([`Proxy::on`]) or of all ([`Proxy::set`]):
+//!
+//! | mode | by |
+//! | --- | --- |
+//! | pass | [`Action::Pass`], and [`Proxy::heal`] for all |
+//! | hold and deliver later | [`Action::Hold`], then [`Proxy::deliver`], [`Proxy::deliver_next`] or [`Proxy::discard`] |
+//! | drop the next message | [`Action::Drop`], by a rule |
+//! | send twice | [`Action::Duplicate`] |
+//! | delay, with jitter | [`Action::Delay`], [`Action::Jitter`] |
+//! | cut before a message, or after n bytes of it | [`Action::Cut`], [`Action::Truncate`] |
+//! | black hole without a reset, from a message on | [`Action::Silence`] |
+//! | half-close | [`Action::HalfClose`], [`Proxy::half_close`] |
+//!
+//! Of all connections at once:
+//!
+//! | mode | by |
+//! | --- | --- |
+//! | black hole without a reset | [`Proxy::blackhole`] |
+//! | close, close the client's side alone, reset | [`Proxy::cut`], [`Proxy::cut_clients`], [`Proxy::reset`] |
+//! | refuse new connections | [`Proxy::refuse`], until [`Proxy::accept`] |
+//! | lead new connections elsewhere | [`Proxy::aim`] |
+//!
 //! # A lost answer
 //!
 //! RESP answers carry no number; a client gives the next answer to its oldest request. A network
@@ -39,6 +63,7 @@ mod handle;
 mod link;
 mod message;
 mod pairing;
+mod protocol;
 mod resp;
 mod rule;
 mod state;
@@ -47,6 +72,7 @@ mod state;
 mod tests;
 
 pub use self::handle::Proxy;
-pub use self::message::{Direction, Framing, Message};
+pub use self::message::{Direction, Message};
+pub use self::protocol::Framing;
 pub use self::rule::{Action, Match, Rule};
 pub use self::state::{Counts, Flow};

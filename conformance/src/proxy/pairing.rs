@@ -1,8 +1,10 @@
-//! Which request an answer belongs to, on one connection.
+//! Redis' protocol on one connection: which request an answer belongs to.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::message::Direction;
+use super::protocol::{End, Paired, Protocol};
 use super::resp;
 
 /// The requests that the server has and has not answered.
@@ -30,20 +32,12 @@ enum Answer {
     Pushed,
 }
 
-/// What a message from the server is.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Paired {
-    /// The request it answers.
-    pub(super) request: Option<Arc<[u8]>>,
-    /// It is pushed.
-    pub(super) push: bool,
-    /// The client must not see it.
-    pub(super) surplus: bool,
-}
+impl Protocol for Pairing {
+    fn end(&mut self, _: Direction, buffer: &[u8]) -> End {
+        resp::end(buffer)
+    }
 
-impl Pairing {
-    /// A request is about to go to the server, for a second time if it is surplus.
-    pub(super) fn asked(&mut self, request: &Arc<[u8]>, surplus: bool) {
+    fn asked(&mut self, request: &Arc<[u8]>, surplus: bool) {
         let answer = match resp::command(request) {
             Some(command) if command.ends_with("SUBSCRIBE") => {
                 self.subscribed = true;
@@ -55,8 +49,7 @@ impl Pairing {
         self.waiting.push_back(Asked { request: request.clone(), answer });
     }
 
-    /// A message came from the server.
-    pub(super) fn came(&mut self, message: &[u8]) -> Paired {
+    fn came(&mut self, message: &[u8]) -> Paired {
         self.version_3 |= message.first() == Some(&b'>');
         if self.is_push(message) {
             let confirms = resp::word(message, 0).is_some_and(|word| word.ends_with(b"subscribe"));
@@ -76,6 +69,12 @@ impl Pairing {
         Paired { request: asked.map(|asked| asked.request), push: false, surplus }
     }
 
+    fn pairs(&self) -> bool {
+        true
+    }
+}
+
+impl Pairing {
     fn next_is(&self, answer: Answer) -> bool {
         self.waiting.front().is_some_and(|asked| asked.answer == answer)
     }
@@ -92,6 +91,7 @@ impl Pairing {
 
 #[cfg(test)]
 mod tests {
+    use super::super::protocol::Protocol;
     use super::Pairing;
     use std::sync::Arc;
 

@@ -1,16 +1,7 @@
 //! Where a message of Redis' protocol ends, versions 2 and 3
 //! (<https://redis.io/docs/latest/develop/reference/protocol-spec/>).
 
-/// What is known of the first message in a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// It ends before this byte.
-    At(usize),
-    /// More is needed.
-    Unknown,
-    /// This is not the protocol.
-    Malformed,
-}
+use super::protocol::End;
 
 /// Finds the end of the first message.
 ///
@@ -127,7 +118,8 @@ fn number(digits: &[u8]) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{End, command, end, word};
+    use super::super::protocol::End;
+    use super::{command, end, word};
 
     /// One message of every form.
     const FORMS: &[&str] = &[

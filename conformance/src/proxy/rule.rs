@@ -27,10 +27,16 @@ pub enum Action {
     Duplicate,
     /// It goes on this long after it arrived.
     Delay(Duration),
+    /// It goes on some time after it arrived, between these two: each message has a time of its own,
+    /// by chance. What came before it still goes first.
+    Jitter(Duration, Duration),
     /// It disappears, and its connection is closed on both sides after what was before it.
     Cut,
     /// This many bytes of it go on, then its connection is closed on both sides.
     Truncate(usize),
+    /// It disappears, and its receiver sees the end of the stream: this direction of the connection
+    /// is closed after what was before it, and the other goes on.
+    HalfClose,
 }
 
 /// Which messages a rule takes, and how many of them.

@@ -68,7 +68,7 @@ pub(super) struct State {
     pub(super) standing: [Action; 2],
     pub(super) rules: Vec<Standing>,
     pub(super) counts: Counts,
-    pub(super) links: BTreeMap<u64, watch::Sender<Cut>>,
+    pub(super) links: BTreeMap<u64, watch::Sender<Fate>>,
     /// The last handle is gone.
     pub(super) closed: bool,
     held: [VecDeque<Held>; 2],
@@ -108,6 +108,14 @@ struct Held {
 pub(super) enum Go {
     Deliver,
     Discard,
+}
+
+/// What the proxy did to a connection as a whole.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fate {
+    pub(super) cut: Cut,
+    /// By direction: its receiver was told that the stream has ended.
+    pub(super) ended: [bool; 2],
 }
 
 /// How far a connection was closed by the proxy; each includes the ones before.

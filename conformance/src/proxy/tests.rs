@@ -7,7 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use super::resp::{self, End};
+use super::protocol::End;
+use super::resp;
 use super::{Action, Direction, Framing, Match, Proxy};
 use Direction::{ToClient, ToServer};
 
@@ -280,6 +281,66 @@ async fn a_delay_counts_from_the_arrival() {
     let took = sent.elapsed();
     assert!(took >= delay, "{took:?}");
     assert!(took < 3 * delay, "one after the other: {took:?}");
+}
+
+#[tokio::test]
+async fn a_jitter_gives_each_message_a_time_of_its_own_and_keeps_their_order() {
+    let mut s = setting().await;
+    let (least, most) = (Duration::from_millis(10), Duration::from_millis(60));
+    s.proxy.set(ToServer, Action::Jitter(least, most));
+    let mut took = Vec::new();
+    for n in 0..8 {
+        let sent = std::time::Instant::now();
+        assert_eq!(s.client.ask(&format!("ECHO {n}\r\n")).await.unwrap(), format!("+{n}\r\n"));
+        took.push(sent.elapsed());
+    }
+    assert!(took.iter().all(|took| *took >= least), "{took:?}");
+    took.sort_unstable();
+    // Eight times within a tenth of the range: once in ten million runs.
+    assert!(took[7] - took[0] > (most - least) / 10, "all alike: {took:?}");
+    s.client.say("ECHO a\r\nECHO b\r\nECHO c\r\n").await;
+    for answer in ["+a\r\n", "+b\r\n", "+c\r\n"] {
+        assert_eq!(s.client.hear().await.unwrap(), answer);
+    }
+}
+
+#[tokio::test]
+async fn a_half_closed_client_hears_no_more_and_is_still_heard() {
+    let mut s = setting().await;
+    s.proxy.half_close(ToClient);
+    assert_eq!(s.client.hear().await, None);
+    s.client.say("ECHO 1\r\n").await;
+    s.server_hears("ECHO 1").await;
+    s.proxy.until(|counts| counts.to_client.dropped == 1).await;
+    assert_eq!(s.proxy.counts().open, 1);
+    s.client.stream.shutdown().await.unwrap();
+    s.server_hears("end").await;
+    s.proxy.until(|counts| counts.open == 0).await;
+}
+
+#[tokio::test]
+async fn a_half_closed_server_answers_what_it_has_heard() {
+    let mut s = setting().await;
+    s.proxy.set(ToClient, Action::Hold);
+    s.proxy.on(ToServer, Match::contains("2"), Action::HalfClose);
+    s.client.say("ECHO 1\r\nECHO 2\r\nECHO 3\r\n").await;
+    s.server_hears("ECHO 1").await;
+    s.server_hears("end").await;
+    s.proxy.until(|counts| counts.to_server.dropped == 2).await;
+    s.proxy.heal();
+    assert_eq!(s.client.hear().await.unwrap(), "+1\r\n");
+}
+
+#[tokio::test]
+async fn new_connections_go_where_the_proxy_is_aimed() {
+    let mut s = setting().await;
+    let (elsewhere, mut heard) = server().await;
+    s.proxy.aim(elsewhere);
+    assert_eq!(s.client.ask("ECHO 1\r\n").await.unwrap(), "+1\r\n");
+    s.server_hears("ECHO 1").await;
+    assert_eq!(Talk::connect(&s.proxy).await.ask("ECHO 2\r\n").await.unwrap(), "+2\r\n");
+    assert_eq!(heard.recv().await.unwrap(), "ECHO 2");
+    assert!(s.server_heard_nothing(), "an open one stays");
 }
 
 #[tokio::test]
