@@ -1,6 +1,7 @@
 //! A server in a container, through testcontainers.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -135,6 +136,20 @@ impl Container {
             on_engine(async move { made.remove() }).await;
         }
         Ok(())
+    }
+
+    /// Where its main port is for other containers.
+    pub(super) async fn bridge_address(&self) -> Option<SocketAddr> {
+        let container = self.made.as_ref()?.container.clone();
+        let host = on_engine(async move {
+            let engine = docker_client_instance().await.ok()?;
+            let seen = engine.inspect_container(container.id(), None).await.ok()?;
+            // testcontainers asks for the network that it named; this one has none but the default.
+            let networks = seen.network_settings?.networks?;
+            networks.into_values().find_map(|network| network.ip_address?.parse().ok())
+        })
+        .await?;
+        Some(SocketAddr::new(host, self.recipe.ports()[0]))
     }
 
     /// Whether it runs, or is paused.

@@ -1,5 +1,6 @@
 //! The three ways behind one set of verbs.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 #[cfg(feature = "containers")]
@@ -43,6 +44,16 @@ impl Host {
     /// Where its certificates are, on this machine.
     pub(super) fn directory(&self) -> Option<&Path> {
         each!(self, inner => inner.directory(), Some(inner.directory()), None)
+    }
+
+    /// Where its main port is for other servers of the same way; `None` if nobody knows.
+    pub(super) async fn peer_address(&self, outside: SocketAddr) -> Option<SocketAddr> {
+        match self {
+            #[cfg(feature = "containers")]
+            Self::Container(inner) => inner.bridge_address().await,
+            Self::Process(_) => Some(outside),
+            Self::Url => None,
+        }
     }
 
     pub(super) async fn start(&mut self) -> Result<(), String> {

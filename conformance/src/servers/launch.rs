@@ -102,6 +102,10 @@ async fn new_host(recipe: &Arc<dyn Recipe>, way: Way, ports: Vec<u16>) -> Result
             process.map(Host::Process).map_err(|why| Error::failed(kind, why))
         }
         #[cfg(feature = "containers")]
+        Way::Container if !recipe.environment().is_empty() => {
+            Err(missing("a container has the machine's clock".into()))
+        }
+        #[cfg(feature = "containers")]
         Way::Container => {
             let container = Container::new(recipe.clone(), ports).await;
             container.map(Host::Container).map_err(missing)

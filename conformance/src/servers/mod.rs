@@ -39,6 +39,7 @@
 //! leasehold_conformance::tests! { data_survive_a_kill }
 //! ```
 
+mod clock;
 #[cfg(feature = "containers")]
 mod container;
 #[cfg(feature = "containers")]
@@ -55,6 +56,7 @@ mod server;
 mod tls;
 mod way;
 
+pub use self::clock::WallClock;
 pub use self::error::Error;
 pub use self::missing::{Kind, Missing};
 pub use self::redis::Redis;

@@ -47,9 +47,22 @@ impl Process {
             data: data(path).display().to_string(),
             certificates: path.display().to_string(),
         });
-        let program =
+        let mut program =
             find(recipe.program()).ok_or_else(|| format!("no {} in PATH", recipe.program()))?;
-        Ok(Self { run: None, program, arguments, directory })
+        let mut words = Vec::new();
+        if !recipe.environment().is_empty() {
+            // For the server alone, and not for its supervising shell.
+            words.extend(
+                recipe
+                    .environment()
+                    .iter()
+                    .map(|(name, value)| format!("{name}={}", value.display())),
+            );
+            words.push(program.display().to_string());
+            program = find("env").ok_or("no env in PATH")?;
+        }
+        words.extend(arguments);
+        Ok(Self { run: None, program, arguments: words, directory })
     }
 
     /// Where the server's files are.

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -28,6 +29,9 @@ pub(super) trait Recipe: Debug + Send + Sync {
     /// This recipe without what a server refused that has just printed `why`, if an older version
     /// is known to refuse it and does without.
     fn for_older(&self, why: &str) -> Option<Arc<dyn Recipe>>;
+
+    /// What it must find in its environment, which only a child process can.
+    fn environment(&self) -> &[(String, PathBuf)];
 
     /// What it needs to serve TLS, if it does.
     fn certificates(&self) -> Option<&Certificates>;

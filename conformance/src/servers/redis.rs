@@ -1,6 +1,7 @@
 //! Redis, one server.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use url::Url;
 
+use super::clock::WallClock;
 use super::error::Error;
 use super::missing::Kind;
 use super::recipe::{Place, Recipe};
@@ -28,6 +30,7 @@ pub struct Redis {
     password: Option<String>,
     certificates: Option<Certificates>,
     controlled: bool,
+    environment: Vec<(String, PathBuf)>,
     /// It is older than 7.0, which brought the setting that `DEBUG` needs since.
     before_7: bool,
 }
@@ -69,6 +72,12 @@ impl Redis {
     /// cannot be is missing from the start.
     pub fn controlled(mut self) -> Self {
         self.controlled = true;
+        self
+    }
+
+    /// The server's wall clock is this one. Only a child process can have another than the machine.
+    pub fn wall_clock(mut self, clock: &WallClock) -> Self {
+        self.environment = clock.environment();
         self
     }
 
@@ -171,6 +180,10 @@ impl Recipe for Redis {
         refused.then(|| Arc::new(Self { before_7: true, ..self.clone() }) as Arc<dyn Recipe>)
     }
 
+    fn environment(&self) -> &[(String, PathBuf)] {
+        &self.environment
+    }
+
     fn certificates(&self) -> Option<&Certificates> {
         self.certificates.as_ref()
     }
@@ -189,6 +202,8 @@ impl Recipe for Redis {
             Some("the test stops, pauses or empties its server")
         } else if self.certificates.is_some() {
             Some("the test wants TLS with a certificate of its own")
+        } else if !self.environment.is_empty() {
+            Some("the test wants a clock of its own")
         } else if self.password.is_some() || !self.arguments.is_empty() {
             Some("the test wants settings of its own")
         } else {

@@ -72,6 +72,21 @@ impl Server {
         self.address.port()
     }
 
+    /// Its address as another server of the harness by the same way finds it, for a replica.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] by [`Way::Url`]; [`Error::Failed`] if the engine does not tell.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing changes.
+    pub async fn peer_addr(&self) -> Result<SocketAddr, Error> {
+        let host = self.host("say where other servers find it").await?;
+        let address = host.peer_address(self.address).await;
+        address.ok_or_else(|| self.failed("its address for other servers is not known".into()))
+    }
+
     /// Its URL, with the password if one was set.
     pub fn url(&self) -> &str {
         &self.url
