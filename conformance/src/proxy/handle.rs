@@ -84,11 +84,12 @@ impl Proxy {
 
     /// Swallows everything in both directions, also the ends of connections, and resets nothing.
     ///
-    /// A network that comes back delivers what both kernels kept: for that,
+    /// A connection that lost something stays silent for ever: what comes after a gap is never
+    /// delivered. For a network that comes back with what both kernels kept,
     /// [`set`](Self::set) [`Action::Hold`] and later [`heal`](Self::heal).
     pub fn blackhole(&self) {
         for direction in Direction::BOTH {
-            self.set(direction, Action::Drop);
+            self.set(direction, Action::Silence);
         }
     }
 
@@ -189,8 +190,9 @@ impl Proxy {
                 let target = *lock(&target);
                 tokio::spawn(async move {
                     // A server that is down closes the client's connection.
-                    if let Ok(server) = TcpStream::connect(target).await {
-                        link::run(shared, framing, client, server).await;
+                    match TcpStream::connect(target).await {
+                        Ok(server) => link::run(shared, framing, client, server).await,
+                        Err(_) => shared.change(|state| state.counts.in_vain += 1),
                     }
                 });
             }

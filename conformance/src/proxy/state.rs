@@ -17,8 +17,10 @@ pub struct Counts {
     pub to_server: Flow,
     /// Answers and pushed messages.
     pub to_client: Flow,
-    /// Connections accepted so far.
+    /// Connections so far that reached the server.
     pub accepted: u64,
+    /// Connections that were closed at once, because the server was not there.
+    pub in_vain: u64,
     /// Connections that are open now, on either side.
     pub open: usize,
 }
