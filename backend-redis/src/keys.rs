@@ -181,6 +181,36 @@ mod tests {
     }
 
     #[test]
+    fn c87_c165_a_million_names_have_a_million_keys() {
+        let keys = Keys::new("shop");
+        let mut set_bits = [0_u32; 8];
+        for n in 0..1_000_000_u32 {
+            let name = name(&format!("dataset-{n}"));
+            // A head of one length, then the name: another name is another key.
+            let record = keys.record(&name);
+            assert_eq!(record.get("shop:{v1:TT}:lock:".len()..), Some(name.as_str()));
+            let tag = tag(name.as_str());
+            for (bit, set) in set_bits.iter_mut().enumerate() {
+                *set += u32::from(tag >> bit & 1);
+            }
+        }
+        // Every bit of the tag is as often set as not.
+        assert!(set_bits.iter().all(|set| (480_000..520_000).contains(set)), "{set_bits:?}");
+    }
+
+    #[test]
+    fn c88_names_that_share_a_tag_share_a_counter_and_no_record() {
+        let keys = Keys::new("shop");
+        let first = name("dataset-1");
+        let names = (2..).map(|n| name(&format!("dataset-{n}")));
+        let other = names.into_iter().find(|name| tag(name.as_str()) == tag(first.as_str()));
+        let other = other.unwrap();
+        assert_eq!(keys.counter(&other), keys.counter(&first));
+        assert_ne!(keys.record(&other), keys.record(&first));
+        assert_ne!(keys.places(&other), keys.places(&first));
+    }
+
+    #[test]
     fn tags_are_spread_evenly() {
         let mut counts = [0_u32; super::TAGS];
         for n in 0..25_600 {
