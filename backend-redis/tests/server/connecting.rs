@@ -24,7 +24,7 @@ pub(crate) async fn an_unreachable_server_is_tried_until_the_connect_timeout() {
     fails(error, ErrorKind::Unreachable, None);
 }
 
-pub(crate) async fn a_server_that_comes_up_in_time_is_connected_to() -> Verdict {
+pub(crate) async fn f24_a_server_that_comes_up_in_time_is_connected_to() -> Verdict {
     let server = Redis::new().controlled().start().await?;
     server.stop().await?;
     let url = server.url();

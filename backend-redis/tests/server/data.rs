@@ -59,7 +59,7 @@ pub(crate) async fn tokens_rise_over_a_restart_without_data() -> Verdict {
     Ok(())
 }
 
-pub(crate) async fn a_flushed_script_cache_is_not_noticed() -> Verdict {
+pub(crate) async fn f28_a_flushed_script_cache_is_not_noticed() -> Verdict {
     let server = Redis::new().start().await?;
     let truth = RedisTruth::connect(server.url()).await?;
     let client = connect(server.url(), "").await?;
@@ -91,6 +91,39 @@ pub(crate) async fn a_flushed_script_cache_is_not_noticed() -> Verdict {
         ensure!(client.release(&lease.ticket(), None).await?.outcome.is_err(), "evicted");
         truth.flush_all().await?;
     }
+    Ok(())
+}
+
+pub(crate) async fn f28_scripts_flushed_under_pipelines_are_sent_again() -> Verdict {
+    let server = Redis::new().start().await?;
+    let truth = RedisTruth::connect(server.url()).await?;
+    let client = connect(server.url(), "").await?;
+    let claims: Vec<_> = (0..600).map(|n| claim(&format!("a{n}"))).collect();
+    let flushing = async {
+        loop {
+            truth.script_flush().await.unwrap();
+        }
+    };
+    let working = async {
+        // Three scripts in one pipeline, and single ones beside them on the same connection.
+        let taken = claims.iter().map(|claim| take(&*client, claim));
+        let leases = futures_util::future::try_join_all(taken).await?;
+        for round in 0..10 {
+            let (renewed, looked) =
+                tokio::join!(client.renew_all(&leases), client.fencing_token(&leases[0].name));
+            looked?;
+            for renewal in renewed {
+                ensure!(matches!(renewal?, Renewal::Renewed(_)), "round {round}");
+            }
+        }
+        Ok::<_, Failure>(())
+    };
+    tokio::select! {
+        worked = working => worked?,
+        () = flushing => {}
+    }
+    let flushed = truth.commands().await?;
+    ensure!(flushed.calls("eval") > 3, "no script had to be sent again: {flushed:?}");
     Ok(())
 }
 
@@ -188,7 +221,7 @@ pub(crate) async fn a_wait_list_of_another_type_breaks_nothing() -> Verdict {
     Ok(())
 }
 
-pub(crate) async fn braces_in_names_are_harmless() -> Verdict {
+pub(crate) async fn f35_braces_in_names_are_harmless() -> Verdict {
     let server = Redis::new().start().await?;
     let truth = RedisTruth::connect(server.url()).await?;
     let client = connect(server.url(), "").await?;

@@ -25,7 +25,7 @@ pub(crate) async fn wrong_credentials_are_auth() -> Verdict {
     Ok(())
 }
 
-pub(crate) async fn missing_permissions_are_auth() -> Verdict {
+pub(crate) async fn f33_missing_permissions_are_auth() -> Verdict {
     let server = Redis::new().start().await?;
     let truth = RedisTruth::connect(server.url()).await?;
     let url = format!("redis://user:pw@{}", server.addr());
@@ -65,7 +65,7 @@ pub(crate) async fn missing_permissions_are_auth() -> Verdict {
     Ok(())
 }
 
-pub(crate) async fn a_full_memory_is_refused_but_not_to_those_who_hold_or_wait() -> Verdict {
+pub(crate) async fn f32_a_full_memory_is_refused_but_not_to_those_who_hold_or_wait() -> Verdict {
     let server = Redis::new().start().await?;
     let truth = RedisTruth::connect(server.url()).await?;
     let client = connect(server.url(), "").await?;
@@ -92,7 +92,7 @@ pub(crate) async fn a_full_memory_is_refused_but_not_to_those_who_hold_or_wait()
     Ok(())
 }
 
-pub(crate) async fn a_server_that_can_not_save_is_refused() -> Verdict {
+pub(crate) async fn f33_c42_a_server_that_can_not_save_is_refused() -> Verdict {
     let server = Redis::new().arg("--enable-protected-configs", "yes").start().await?;
     let truth = RedisTruth::connect(server.url()).await?;
     let client = connect(server.url(), "").await?;
@@ -111,12 +111,13 @@ pub(crate) async fn a_server_that_can_not_save_is_refused() -> Verdict {
     fails(client.acquire(&claim("a")).await, ErrorKind::Refused, Some("MISCONF"));
     fails(client.renew(&lease).await, ErrorKind::Refused, Some("MISCONF"));
     fails(client.release(&lease.ticket(), None).await, ErrorKind::Refused, Some("MISCONF"));
+    ensure!(client.inspect(&name("a")).await?.is_none(), "nothing was half done");
     truth.config_set("stop-writes-on-bgsave-error", "no").await?;
     ensure!(client.release(&lease.ticket(), None).await?.outcome.is_ok(), "released");
     Ok(())
 }
 
-pub(crate) async fn too_few_replicas_are_refused() -> Verdict {
+pub(crate) async fn f33_c42_too_few_replicas_are_refused() -> Verdict {
     let server = Redis::new().start().await?;
     let truth = RedisTruth::connect(server.url()).await?;
     let client = connect(server.url(), "").await?;
@@ -125,12 +126,13 @@ pub(crate) async fn too_few_replicas_are_refused() -> Verdict {
     fails(client.acquire(&claim("a")).await, ErrorKind::Refused, Some("NOREPLICAS"));
     fails(client.renew(&lease).await, ErrorKind::Refused, Some("NOREPLICAS"));
     fails(client.release(&lease.ticket(), None).await, ErrorKind::Refused, Some("NOREPLICAS"));
+    ensure!(client.inspect(&name("a")).await?.is_none(), "nothing was half done");
     truth.config_set("min-replicas-to-write", "0").await?;
     ensure!(client.release(&lease.ticket(), None).await?.outcome.is_ok(), "released");
     Ok(())
 }
 
-pub(crate) async fn a_demoted_server_is_not_the_primary() -> Verdict {
+pub(crate) async fn f30_a_demoted_server_is_not_the_primary() -> Verdict {
     let server = Redis::new().controlled().start().await?;
     let truth = RedisTruth::connect(server.url()).await?;
     let client = connect(server.url(), "").await?;
@@ -179,7 +181,7 @@ pub(crate) async fn a_replica_without_its_primary_is_not_the_primary() -> Verdic
     Ok(())
 }
 
-pub(crate) async fn a_busy_server_is_busy() -> Verdict {
+pub(crate) async fn f31_a_busy_server_is_busy() -> Verdict {
     let server = Redis::new().start().await?;
     let truth = RedisTruth::connect(server.url()).await?;
     let client = connect(server.url(), "").await?;
@@ -217,7 +219,7 @@ pub(crate) async fn load_slowly(
     }
 }
 
-pub(crate) async fn a_loading_server_is_busy() -> Verdict {
+pub(crate) async fn f33_a_loading_server_is_busy() -> Verdict {
     let server = Redis::new().controlled().start().await?;
     let truth = RedisTruth::connect(server.url()).await?;
     let client = connect(server.url(), "").await?;
