@@ -8,6 +8,7 @@
 //! * [`scripted`] is a driver that answers ok, with an error, late or never, as it is told.
 //! * [`history`] decides whether what clients saw can have been a lock.
 //! * [`catalogue`] has the numbers of the faults and cases that are shown, or why one is not.
+//! * [`told`] collects what is told to `tracing`, and compares it with its documentation.
 //! * [`wrong`] holds drivers that are wrong on purpose, and which check catches each.
 
 mod bench;
@@ -23,6 +24,7 @@ pub mod scripted;
 mod subject;
 mod suite;
 mod table;
+pub mod told;
 mod trial;
 mod verdict;
 pub mod wrong;
