@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use leasehold_api::{Acquired, Claim, Error, ErrorKind, Grant, Holder, Instant, Loss, Operation};
+use leasehold_api::{
+    Acquired, Claim, Error, ErrorKind, Grant, Holder, Instant, Lease, Loss, Operation,
+};
+use tracing::Instrument;
 
 use crate::cleanup::Job;
 use crate::client::{Client, Lifeline};
@@ -11,6 +14,7 @@ use crate::failure::{may_have_landed, may_mend};
 use crate::guard::Guard;
 use crate::held::{Held, Over};
 use crate::queue::{Turn, Waiter};
+use crate::trace::{self, Acquisition};
 
 /// No attempt of a `try_acquire`, or of a wait of zero, takes longer.
 const LONGEST_TRY: Duration = Duration::from_secs(5);
@@ -24,19 +28,25 @@ pub(crate) async fn try_once(
     client: &Arc<Lifeline>,
     waiter: Waiter,
 ) -> Result<Option<Guard>, Error> {
-    settle_lost_holder(client, &waiter.claim);
-    if !client.queue.is_empty(&waiter.claim.name) {
-        return Ok(None);
-    }
-    let _under_way = client.acquisitions.token();
-    let mut traces = Traces { client, claim: &waiter.claim, left: true };
-    let limit = Client::limit(waiter.claim.ttl).min(LONGEST_TRY);
-    let outcome = match ask(client, &waiter.claim, limit).await {
-        Ok(Acquired::Granted(grant)) => begin(client, &waiter, grant, None).map(Some),
-        Ok(Acquired::Held { .. }) => Ok(None),
-        Err(error) => Err(error),
+    let told = Acquisition::begin(client, &waiter.claim, None);
+    let asks = async {
+        settle_lost_holder(client, &waiter.claim);
+        if !client.queue.is_empty(&waiter.claim.name) {
+            return Ok(None);
+        }
+        let _under_way = client.acquisitions.token();
+        let mut traces = Traces { client, claim: &waiter.claim, left: true };
+        let limit = Client::limit(waiter.claim.ttl).min(LONGEST_TRY);
+        let outcome = match ask(client, &waiter.claim, limit).await {
+            Ok(Acquired::Granted(grant)) => begin(client, &waiter, grant, None).map(Some),
+            Ok(Acquired::Held { .. }) => Ok(None),
+            Err(error) => Err(error),
+        };
+        traces.left = outcome.as_ref().is_err_and(may_have_landed);
+        outcome
     };
-    traces.left = outcome.as_ref().is_err_and(may_have_landed);
+    let outcome = asks.instrument(told.span()).await;
+    told.ends(outcome.as_ref().map(Option::as_ref));
     outcome
 }
 
@@ -51,16 +61,24 @@ pub(crate) async fn acquire(
     let asks_once = wait.is_some_and(|wait| wait.is_zero());
     let waiter = Arc::new(waiter);
     let _under_way = client.acquisitions.token();
-    let holder = client.queue.enter(&waiter);
-    if let Some(holder) = holder {
-        warn_of_self_wait(client, &holder, &waiter);
-    }
-    let traces = Traces { client, claim: &waiter.claim, left: false };
-    let mut claimant = Claimant { traces, waiter: &waiter, in_line: true };
-    match claimant.turn_comes(end).await? {
-        Start::Granted(guard) => Ok(guard),
-        Start::Store { queued, last } => claimant.contend(end, asks_once, queued, last).await,
-    }
+    let mut told = Acquisition::begin(client, &waiter.claim, Some(now));
+    let span = told.span();
+    let stands_in_line = async {
+        let holder = client.queue.enter(&waiter);
+        if let Some(holder) = holder {
+            warn_of_self_wait(client, &holder, &waiter);
+        }
+        let traces = Traces { client, claim: &waiter.claim, left: false };
+        let told = &mut told;
+        let mut claimant = Claimant { traces, waiter: &waiter, in_line: true, told };
+        match claimant.turn_comes(end).await? {
+            Start::Granted(guard) => Ok(guard),
+            Start::Store { queued, last } => claimant.contend(end, asks_once, queued, last).await,
+        }
+    };
+    let outcome = stands_in_line.instrument(span).await;
+    told.ends(outcome.as_ref().map(Some));
+    outcome
 }
 
 /// What a claim may have left in the store. Dropped with something left, that is freed by owner.
@@ -79,10 +97,11 @@ impl Drop for Traces<'_> {
 }
 
 /// An acquisition that stands in the local queue; dropped, it leaves it.
-struct Claimant<'a> {
+struct Claimant<'a, 'b> {
     traces: Traces<'a>,
     waiter: &'a Arc<Waiter>,
     in_line: bool,
+    told: &'b mut Acquisition<'a>,
 }
 
 /// How a turn starts.
@@ -98,7 +117,7 @@ enum Last {
     Failed(Error),
 }
 
-impl Drop for Claimant<'_> {
+impl Drop for Claimant<'_, '_> {
     fn drop(&mut self) {
         let client = self.traces.client;
         if !self.in_line || client.is_forked() {
@@ -117,7 +136,7 @@ impl Drop for Claimant<'_> {
     }
 }
 
-impl Claimant<'_> {
+impl Claimant<'_, '_> {
     /// Waits until a hand-over brings the grant, or it is our turn to talk to the store.
     async fn turn_comes(&mut self, end: Instant) -> Result<Start, Error> {
         let client = self.traces.client;
@@ -137,6 +156,11 @@ impl Claimant<'_> {
             if now >= end {
                 return Err(self.not_acquired(None));
             }
+            self.told.waits_for(|| {
+                let Lease { owner, token, .. } =
+                    &client.queue.holder(&self.waiter.claim.name)?.lease;
+                Some(Holder::new(*owner, *token, None))
+            });
             let mut look_at = end.min(now.saturating_add(RECHECK));
             if let Some(deadline) = settle_lost_holder(client, &self.waiter.claim) {
                 look_at = look_at.min(deadline);
@@ -209,6 +233,9 @@ impl Claimant<'_> {
                         return Ok(guard);
                     }
                     Ok(Acquired::Held { holder, free_in: time }) => {
+                        if !over {
+                            self.told.waits_for(|| holder.clone());
+                        }
                         last = Last::Held(holder);
                         free_in = time;
                         pause = Pause::new(&claim);
@@ -227,6 +254,7 @@ impl Claimant<'_> {
                         break;
                     }
                     Err(error) if may_mend(&error) && !over => {
+                        self.told.asks_again(&error);
                         last = Last::Failed(error);
                         // No pause, if it took its time to fail.
                         self.sleep_until(pause.next(asked_at).min(end)).await?;
@@ -307,11 +335,16 @@ fn settle_lost_holder(client: &Lifeline, claim: &Claim) -> Option<Instant> {
 
 /// One bounded attempt.
 async fn ask(client: &Arc<Lifeline>, claim: &Claim, limit: Duration) -> Result<Acquired, Error> {
-    tokio::select! {
+    trace::acquire_is_sent(client, claim);
+    let answer = tokio::select! {
         biased;
         () = client.closed.cancelled() => Err(client.closed_error(Operation::Acquire)),
         answer = client.bounded(Operation::Acquire, limit, client.backend.acquire(claim)) => answer,
+    };
+    if let Ok(Acquired::Held { holder, free_in }) = &answer {
+        trace::is_held(client, claim, holder.as_ref(), *free_in);
     }
+    answer
 }
 
 /// Makes a grant a guard, unless it came too late or the client was closed.
@@ -346,8 +379,7 @@ fn too_late(client: &Arc<Lifeline>) -> Error {
 fn warn_of_self_wait(client: &Lifeline, holder: &Held, waiter: &Waiter) {
     let itself = holder.task().is_some() && holder.task() == waiter.task;
     if itself && client.warns_of_self_wait() {
-        let name = &waiter.claim.name;
-        tracing::warn!(lock = %name, "this task holds the lock it waits for; it is not re-entrant");
+        trace::waits_for_itself(client, &waiter.claim);
     }
 }
 

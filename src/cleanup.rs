@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use leasehold_api::{Instant, Operation, Ticket, Ttl};
+use leasehold_api::{Error, Instant, Operation, Ticket, Ttl};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::client::Client;
 use crate::failure::may_mend;
 use crate::held::Held;
 use crate::release::let_go;
+use crate::trace;
 
 /// First rounds under way at once: a thousand dropped guards must not drown the link.
 const AT_ONCE: usize = 256;
@@ -33,6 +34,8 @@ pub(crate) enum Job {
         closed_until: Option<Instant>,
         /// When to begin.
         not_before: Instant,
+        /// Whether the lease has expired, so that only what lands late can be left.
+        expired: bool,
     },
     /// Answers once each job queued before had its first round.
     Flush(oneshot::Sender<()>),
@@ -100,11 +103,16 @@ async fn first_round(client: &Arc<Client>, job: Job) -> Option<Unsettled> {
             let _ = let_go(client, held).await;
             None
         }
-        Job::Free { ticket, ttl, closed_until, not_before: _ } => {
+        Job::Free { ticket, ttl, closed_until, not_before: _, expired } => {
             let begun = client.clock.now();
             let later = Unsettled { ticket, ttl, closed_until, begun };
-            let settled = free(client, &later, begun.saturating_add(ttl.get())).await;
-            (!settled).then_some(later)
+            let freed = free(client, &later, begun.saturating_add(ttl.get())).await;
+            if let Err(error) = &freed
+                && !expired
+            {
+                trace::left_to_its_ttl(client, &later.ticket, ttl, error);
+            }
+            (!freed.unwrap_or(false)).then_some(later)
         }
         Job::Flush(_) => None,
     }
@@ -114,7 +122,7 @@ async fn later_rounds_of(client: &Arc<Client>, later: Unsettled) {
     let ttl = later.ttl.get();
     for after in [ttl / 3, ttl] {
         client.clock.sleep_until(later.begun.saturating_add(after)).await;
-        if free(client, &later, client.clock.now()).await {
+        if free(client, &later, client.clock.now()).await.unwrap_or(false) {
             return;
         }
     }
@@ -122,23 +130,28 @@ async fn later_rounds_of(client: &Arc<Client>, later: Unsettled) {
 
 /// Releases until it is answered, or an error can't be mended, or `end` has passed (it is asked
 /// at least once). Says whether that is settled.
-async fn free(client: &Client, what: &Unsettled, end: Instant) -> bool {
+async fn free(client: &Client, what: &Unsettled, end: Instant) -> Result<bool, Error> {
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
     let mut pause = Duration::from_millis(20);
     let Unsettled { ticket, ttl, closed_until, .. } = what;
+    let mut first = true;
     loop {
         let rest = closed_until.map(|until| until.since(client.clock.now()));
+        trace::release_is_sent(client, ticket);
         let release = client.backend.release(ticket, rest.filter(|rest| !rest.is_zero()));
         match client.bounded(Operation::Release, Client::limit(*ttl), release).await {
-            Ok(released) => return released.settled,
+            Ok(released) => {
+                trace::cleaned_up(client, ticket, released.settled);
+                return Ok(released.settled);
+            }
             Err(error) => {
-                let name = &ticket.name;
-                tracing::debug!(lock = %name, owner = %ticket.owner, %error, "a clean-up failed");
+                trace::clean_up_failed(client, ticket, &error, first);
                 if !may_mend(&error) || client.clock.now() >= end {
-                    return false;
+                    return Err(error);
                 }
             }
         }
+        first = false;
         client.clock.sleep_until(client.clock.now().saturating_add(pause)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }

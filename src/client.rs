@@ -17,6 +17,7 @@ use crate::held::{Held, Over};
 use crate::keeper::{self, Schedule};
 use crate::queue::Queue;
 use crate::terms::Wishes;
+use crate::trace;
 
 /// No single request takes longer, however long the TTL: it is asked again then.
 const LONGEST_REQUEST: Duration = Duration::from_secs(10);
@@ -86,6 +87,7 @@ impl Client {
             warned_of_self_wait: AtomicBool::new(false),
             pid: std::process::id(),
         });
+        trace::started(&client);
         tokio::spawn(keeper::run(client.clone()));
         tokio::spawn(cleanup::run(client.clone(), queued));
         Arc::new(Lifeline(client))
@@ -94,23 +96,23 @@ impl Client {
     /// Gives work to the cleaner. Without one (its runtime is gone) the TTL has to do.
     pub(crate) fn queue_job(&self, job: Job) {
         let Err(unsent) = self.jobs.send(job) else { return };
-        let name = match &unsent.0 {
+        match unsent.0 {
             Job::LetGo(held) => {
                 self.schedule.remove(held.lease.owner);
-                self.queue.vacate(held);
-                &held.lease.name
+                self.queue.vacate(&held);
+                trace::nobody_frees(self, &held.lease.ticket());
             }
-            Job::Free { ticket, .. } => &ticket.name,
-            Job::Flush(_) => return, // nothing is left to wait for
-        };
-        tracing::warn!(lock = %name, "no worker is left: the lease ends with its TTL");
+            Job::Free { ticket, .. } => trace::nobody_frees(self, &ticket),
+            Job::Flush(_) => {} // nothing is left to wait for
+        }
     }
 
     /// Frees in the background what an owner may have of a name, until that is certain.
     pub(crate) fn free(&self, name: LockName, owner: Owner, ttl: Ttl) {
         let ticket = Ticket::by_owner(name, owner);
         let not_before = self.clock.now();
-        self.queue_job(Job::Free { ticket, ttl, closed_until: None, not_before });
+        trace::cleaning_up(self, &ticket);
+        self.queue_job(Job::Free { ticket, ttl, closed_until: None, not_before, expired: false });
     }
 
     /// The same for a lease that is over: from `not_before` on, and obeying its `min_hold`. By
@@ -119,7 +121,9 @@ impl Client {
         let Lease { name, owner, ttl, .. } = &held.lease;
         let ticket = Ticket::by_owner(name.clone(), *owner);
         let closed_until = held.closed_until();
-        self.queue_job(Job::Free { ticket, ttl: *ttl, closed_until, not_before });
+        let expired = matches!(held.live(not_before), Err(Over::Lost(Loss::Deadline)));
+        trace::cleaning_up(self, &ticket);
+        self.queue_job(Job::Free { ticket, ttl: *ttl, closed_until, not_before, expired });
     }
 
     /// How long a single request for a lease of `ttl` may take.
@@ -133,8 +137,7 @@ impl Client {
         let now = self.clock.now();
         // What a guard ended, its letting-go takes care of.
         let Err(Over::Lost(loss)) = held.live(now) else { return };
-        let Lease { name, owner, token, .. } = &held.lease;
-        tracing::warn!(lock = %name, %owner, %token, reason = %loss, "lost");
+        trace::lost(self, &held.lease, loss);
         self.queue.vacate(held);
         match loss {
             // The store has said that nothing of it is left.
@@ -192,11 +195,15 @@ impl Client {
             biased;
             answer = call => answer,
             () = self.clock.sleep_until(end) => {
-                let message = format!("no answer within {limit:?}; it may have taken effect");
-                let backend = self.backend.profile().backend;
-                Err(Error::new(ErrorKind::Indeterminate, operation, message).with_backend(backend))
+                Err(self.unanswered(operation, limit))
             }
         }
+    }
+
+    pub(crate) fn unanswered(&self, operation: Operation, limit: Duration) -> Error {
+        let message = format!("no answer within {limit:?}; it may have taken effect");
+        let backend = self.backend.profile().backend;
+        Error::new(ErrorKind::Indeterminate, operation, message).with_backend(backend)
     }
 }
 

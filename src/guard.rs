@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_api::{Error, LockName, Loss, Operation, Owner, Token};
+use leasehold_api::{Error, Lease, LockName, Loss, Operation, Owner, Token};
 use tokio_util::sync::CancellationToken;
 
 use crate::cleanup::Job;
@@ -31,6 +31,10 @@ pub struct Guard {
 impl Guard {
     pub(crate) fn new(client: Arc<Lifeline>, held: Arc<Held>) -> Self {
         Self { client, held }
+    }
+
+    pub(crate) fn lease(&self) -> &Lease {
+        &self.held.lease
     }
 
     /// What is held.

@@ -1,6 +1,6 @@
 //! Renewal in batches, and losses at their time: one task a client.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::{Either, pending};
@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::client::Client;
 use crate::held::Held;
+use crate::trace;
 
 /// What the keeper looks after, shared with the guards. The keeper is woken only when something
 /// is due before its next look.
@@ -23,6 +24,8 @@ pub(crate) struct Schedule {
 struct Plan {
     entries: HashMap<Owner, Entry>,
     by_time: BTreeSet<(Instant, Owner)>,
+    /// Whose last renewal failed, or was not answered before it was due again.
+    failing: HashSet<Owner>,
     next_look: Option<Instant>,
     closed: bool,
 }
@@ -33,6 +36,8 @@ struct Entry {
     at: Instant,
     /// Whether a renewal is due at `at`; else the deadline is.
     renews: bool,
+    /// Whether a renewal was sent that is not answered.
+    asked: bool,
 }
 
 /// What one look found.
@@ -41,10 +46,29 @@ struct Due {
     /// To be renewed now, by TTL: a batch is bounded by its TTL.
     batches: HashMap<Ttl, Vec<Arc<Held>>>,
     lost: Vec<Arc<Held>>,
+    /// Those that begin to fail, as nothing was answered in time.
+    unanswered: Vec<Fails>,
     next_look: Option<Instant>,
 }
 
 type Answer = Result<Renewal, Error>;
+
+/// A lease whose renewals begin to fail.
+#[derive(Debug)]
+struct Fails {
+    held: Arc<Held>,
+    /// Whether no other one was failing.
+    first: bool,
+}
+
+/// What a renewal's answer changes beyond the plan.
+enum After {
+    Nothing,
+    Lost(Arc<Held>),
+    Fails(Fails),
+    /// This was the last one that failed.
+    AllWell,
+}
 
 impl Schedule {
     /// No step panics half way, so a poisoned plan is still whole.
@@ -60,7 +84,7 @@ impl Schedule {
             return false;
         }
         let renew_at = held.lease.keep_alive.then(|| held.renew_at(validity));
-        if plan.set(held, renew_at, now) {
+        if plan.set(held, renew_at, now, false) {
             self.earlier.notify_one();
         }
         true
@@ -97,35 +121,36 @@ impl Schedule {
         due
     }
 
-    /// Plans what follows a renewal. Answers the lease if the renewal showed that it is lost.
-    fn renewed(
-        &self,
-        owner: Owner,
-        answer: &Answer,
-        asked_at: Instant,
-        now: Instant,
-    ) -> Option<Arc<Held>> {
+    /// Plans what follows a renewal.
+    fn renewed(&self, owner: Owner, answer: &Answer, asked_at: Instant, now: Instant) -> After {
         let mut plan = self.plan();
-        let held = plan.entries.get(&owner)?.held.clone();
+        let Some(entry) = plan.entries.get(&owner) else { return After::Nothing };
+        let held = entry.held.clone();
         let ttl = held.lease.ttl.get();
-        let again_at = match answer {
+        let (again_at, after) = match answer {
             Ok(Renewal::Renewed(validity)) => {
                 // One that is over is settled at its deadline's look, or by its guard.
                 let _ = held.extend(validity, now);
+                let in_time = now < asked_at.saturating_add(ttl / 6);
+                let all_well = in_time && plan.failing.remove(&owner) && plan.failing.is_empty();
+                let after = if all_well { After::AllWell } else { After::Nothing };
                 // Not at once, however little it says that remains: a driver that says so each
                 // time would be asked without end.
-                held.renew_at(validity).max(asked_at.saturating_add(ttl / 12))
+                (held.renew_at(validity).max(asked_at.saturating_add(ttl / 12)), after)
             }
             Ok(Renewal::NotMine(loss)) => {
                 held.lose(*loss);
                 plan.take(owner);
-                return Some(held);
+                return After::Lost(held);
             }
-            // At once, if it took its time to fail.
-            Err(_) => now.max(asked_at.saturating_add(ttl / 12)),
+            Err(_) => {
+                let after = plan.fails(&held).map_or(After::Nothing, After::Fails);
+                // At once, if it took its time to fail.
+                (now.max(asked_at.saturating_add(ttl / 12)), after)
+            }
         };
-        plan.set(held, Some(again_at), now);
-        None
+        plan.set(held, Some(again_at), now, false);
+        after
     }
 
     /// Takes a lease whose loss the driver saw.
@@ -139,9 +164,15 @@ impl Schedule {
 impl Plan {
     /// Plans the next step of a lease: its renewal, or its deadline if that comes first. Says
     /// whether that is before the next look.
-    fn set(&mut self, held: Arc<Held>, renew_at: Option<Instant>, now: Instant) -> bool {
+    fn set(
+        &mut self,
+        held: Arc<Held>,
+        renew_at: Option<Instant>,
+        now: Instant,
+        asked: bool,
+    ) -> bool {
         let owner = held.lease.owner;
-        self.take(owner);
+        self.unplan(owner);
         // A lease that is over is due at once: the next look settles it.
         let deadline = held.live(now).unwrap_or(now);
         let (at, renews) = match renew_at {
@@ -149,7 +180,7 @@ impl Plan {
             _ => (deadline, false),
         };
         self.by_time.insert((at, owner));
-        self.entries.insert(owner, Entry { held, at, renews });
+        self.entries.insert(owner, Entry { held, at, renews, asked });
         self.next_look.is_none_or(|next_look| at < next_look)
     }
 
@@ -159,9 +190,20 @@ impl Plan {
     }
 
     fn take(&mut self, owner: Owner) -> Option<Entry> {
+        self.failing.remove(&owner);
+        self.unplan(owner)
+    }
+
+    fn unplan(&mut self, owner: Owner) -> Option<Entry> {
         let entry = self.entries.remove(&owner)?;
         self.by_time.remove(&(entry.at, owner));
         Some(entry)
+    }
+
+    /// Notes that renewals of a lease fail; `None` if they did before.
+    fn fails(&mut self, held: &Arc<Held>) -> Option<Fails> {
+        let first = self.failing.is_empty();
+        self.failing.insert(held.lease.owner).then(|| Fails { held: held.clone(), first })
     }
 
     /// Moves one lease into `due` if it is lost, or to be renewed now, or within the next TTL/12
@@ -181,8 +223,11 @@ impl Plan {
                         || due.batches.contains_key(&ttl)
                             && entry.at <= now.saturating_add(ttl.get() / 12)) =>
             {
+                if entry.asked {
+                    due.unanswered.extend(self.fails(&held));
+                }
                 // Asked again if it is not answered by then; its answer may still come later.
-                self.set(held.clone(), Some(now.saturating_add(ttl.get() / 6)), now);
+                self.set(held.clone(), Some(now.saturating_add(ttl.get() / 6)), now, true);
                 due.batches.entry(ttl).or_default().push(held);
             }
             Ok(_) => {}
@@ -200,6 +245,11 @@ pub(crate) async fn run(client: Arc<Client>) {
         for held in due.lost {
             client.settle_loss(&held);
         }
+        let unanswered = due.unanswered.into_iter().map(|fails| {
+            let limit = fails.held.lease.ttl.get() / 6;
+            (fails, client.unanswered(Operation::Renew, limit))
+        });
+        tell_failures(&client, unanswered.collect());
         renewals.extend(due.batches.into_iter().map(|(ttl, batch)| renew(&client, ttl, batch)));
         let next_look = match due.next_look {
             Some(at) => Either::Left(client.clock.sleep_until(at)),
@@ -211,14 +261,16 @@ pub(crate) async fn run(client: Arc<Client>) {
             () = schedule.earlier.notified() => {}
             Some((asked_at, answers)) = renewals.next() => {
                 let now = client.clock.now();
+                let mut failures = Vec::new();
                 for (owner, answer) in answers {
-                    if let Err(error) = &answer {
-                        tracing::debug!(%owner, %error, "a renewal failed");
-                    }
-                    if let Some(held) = schedule.renewed(owner, &answer, asked_at, now) {
-                        client.settle_loss(&held);
+                    match (schedule.renewed(owner, &answer, asked_at, now), answer) {
+                        (After::Lost(held), _) => client.settle_loss(&held),
+                        (After::Fails(fails), Err(error)) => failures.push((fails, error)),
+                        (After::AllWell, _) => trace::renewals_succeed(&client),
+                        (After::Fails(_) | After::Nothing, _) => {}
                     }
                 }
+                tell_failures(&client, failures);
             }
             (owner, loss) = &mut seen_by_driver => {
                 if let Some(held) = schedule.lose(owner, loss) {
@@ -227,6 +279,16 @@ pub(crate) async fn run(client: Arc<Client>) {
                 seen_by_driver = client.backend.next_loss();
             }
         }
+    }
+}
+
+/// Warns once when renewals begin to fail, however many do.
+fn tell_failures(client: &Client, failures: Vec<(Fails, Error)>) {
+    if let Some((_, error)) = failures.iter().find(|(fails, _)| fails.first) {
+        trace::renewals_fail(client, failures.len(), error);
+    }
+    for (fails, error) in &failures {
+        trace::renewal_fails(client, &fails.held.lease, error);
     }
 }
 
@@ -239,6 +301,7 @@ async fn renew(
 ) -> (Instant, Vec<(Owner, Answer)>) {
     let asked_at = client.clock.now();
     let leases: Vec<Lease> = batch.iter().map(|held| held.lease.clone()).collect();
+    trace::renewals_are_sent(client, leases.len(), ttl);
     let call = async { Ok(client.backend.renew_all(&leases).await) };
     // An unanswered batch changes no plan: its leases were due again before.
     let answers = client.bounded(Operation::Renew, ttl.get(), call).await.unwrap_or_default();

@@ -14,6 +14,7 @@ mod queue;
 mod registry;
 mod release;
 mod terms;
+mod trace;
 
 pub use connect::connect;
 pub use guard::Guard;

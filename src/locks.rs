@@ -11,6 +11,7 @@ use crate::cleanup::Job;
 use crate::client::Lifeline;
 use crate::lock::Lock;
 use crate::terms::Wishes;
+use crate::trace;
 
 /// A client of one backend. Cloning is cheap, and clones are the same client: one connection, two
 /// background tasks, one line of waiters a name.
@@ -84,7 +85,9 @@ impl Locks {
             return Ok(()); // an earlier close has done what could be done
         }
         client.closed.cancel();
-        for held in client.schedule.close() {
+        let leases = client.schedule.close();
+        trace::closing(client, leases.len());
+        for held in leases {
             held.lose(Loss::Closed);
             client.settle_loss(&held);
         }
@@ -101,6 +104,7 @@ impl Locks {
         };
         let outcome = client.bounded(Operation::Close, limit, done).await;
         client.stop.cancel();
+        trace::closed(client, outcome.is_ok());
         outcome.map_err(|_| {
             let message = format!(
                 "not all releases were answered within {limit:?}; what is left ends with its TTL"

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use leasehold_api::{Claim, Error, HandedOver, Loss, Operation, Released};
+use tracing::Instrument;
 
 use crate::cleanup::Job;
 use crate::client::Client;
 use crate::held::Held;
 use crate::queue::Waiter;
+use crate::trace;
 
 /// Lets go of a lease that was ended just now.
 ///
@@ -20,6 +22,11 @@ use crate::queue::Waiter;
 ///
 /// Dropped half way, the cleaner goes on and a waiting head goes to the store.
 pub(crate) async fn let_go(client: &Arc<Client>, held: Arc<Held>) -> Result<(), Error> {
+    let span = trace::release(client, &held.lease);
+    tell_the_store(client, held).instrument(span).await
+}
+
+async fn tell_the_store(client: &Arc<Client>, held: Arc<Held>) -> Result<(), Error> {
     client.schedule.remove(held.lease.owner);
     let reopen_after = held.reopen_after(client.clock.now());
     let next = match reopen_after {
@@ -30,22 +37,31 @@ pub(crate) async fn let_go(client: &Arc<Client>, held: Arc<Held>) -> Result<(), 
     let lost = match next {
         Some((waiter, yields)) => {
             let waiter = letting.next.insert(waiter).clone();
-            let outcome = hand_over(client, &held, &waiter, yields).await?;
+            let outcome = hand_over(client, &held, &waiter, yields).await;
+            let lost = outcome.inspect_err(|error| letting.failed(error))?;
             letting.told = true;
-            outcome
+            lost
         }
         None => {
             let limit = Client::limit(held.lease.ttl);
             let ticket = held.lease.ticket();
             let release = client.backend.release(&ticket, reopen_after);
+            trace::release_is_sent(client, &ticket);
+            let answer = client.bounded(Operation::Release, limit, release).await;
             let Released { outcome, settled } =
-                client.bounded(Operation::Release, limit, release).await?;
+                answer.inspect_err(|error| letting.failed(error))?;
             letting.told = true;
             letting.settled = settled;
+            if outcome.is_ok() {
+                trace::released(client, &held.lease, reopen_after);
+            }
             outcome.err()
         }
     };
-    lost.map_or(Ok(()), |loss| Err(Error::lost(Operation::Release, loss)))
+    lost.map_or(Ok(()), |loss| {
+        trace::lost_before_release(client, &held.lease, loss);
+        Err(Error::lost(Operation::Release, loss))
+    })
 }
 
 /// One hand-over: `None` if the old lease is released.
@@ -58,6 +74,7 @@ async fn hand_over(
     let limit = Client::limit(held.lease.ttl);
     let mut claim = waiter.claim.clone().with_queue(true);
     claim.metadata.since = SystemTime::now();
+    trace::hand_over_is_sent(client, &held.lease, claim.owner);
     let call = client.backend.hand_over(&held.lease, &claim, yields);
     let handed_over = client.bounded(Operation::Release, limit, call).await;
     match handed_over.map_err(|error| error.with_operation(Operation::Release))? {
@@ -66,12 +83,14 @@ async fn hand_over(
             return Ok(Some(loss));
         }
         HandedOver::Yielded => {
+            trace::yielded(client, &held.lease, claim.owner);
             if !client.queue.send_to_store(held, waiter, true) {
                 let Claim { name, owner, ttl, .. } = &waiter.claim;
                 client.free(name.clone(), *owner, *ttl);
             }
         }
         HandedOver::Granted(grant) => {
+            trace::handed_over(client, &held.lease, claim.owner);
             let now = client.clock.now();
             let next = Arc::new(Held::new(&waiter.claim, &waiter.terms, grant, waiter.task, None));
             let late = next.live(now).is_err();
@@ -98,6 +117,12 @@ struct Letting<'a> {
     told: bool,
     /// Whether nothing of its owner can land any more, if the driver has said so.
     settled: bool,
+}
+
+impl Letting<'_> {
+    fn failed(&self, error: &Error) {
+        trace::release_failed(self.client, &self.held.lease, error);
+    }
 }
 
 impl Drop for Letting<'_> {
