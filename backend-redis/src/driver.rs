@@ -18,6 +18,7 @@ use crate::probe::{Unfit, probe};
 use crate::profile::{TTL_FLOOR, profile};
 use crate::record::{head, metadata};
 use crate::scripts::{ACQUIRE, FENCING, HAND_OVER, RAISE, RELEASE, Script};
+use crate::trace;
 use crate::unanswered::Unanswered;
 use crate::wake::Wakes;
 
@@ -79,7 +80,7 @@ impl Redis {
             pause = (pause * 2).min(CONNECT_PAUSE.1);
         };
         for warning in &warnings {
-            tracing::warn!(host = %options.host, port = options.port, "redis: {warning}");
+            trace::warning(options, warning);
         }
         let process = Owner::random().to_string();
         let wakes = Wakes::new(target, format!("{}{process}", keys.channels));

@@ -15,6 +15,7 @@ mod renew;
 mod scripts;
 #[cfg(feature = "tls")]
 mod tls;
+mod trace;
 mod unanswered;
 mod wake;
 mod wire;

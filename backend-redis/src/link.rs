@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use crate::error::Failure;
 use crate::options::Options;
 use crate::scripts::Script;
+use crate::trace::{self, Works};
 use crate::wire::Wire;
 
 /// How often a request is tried again that surely was not sent.
@@ -63,6 +64,7 @@ struct Shared {
     target: Arc<Target>,
     state: Mutex<State>,
     generations: AtomicU64,
+    works: Works,
 }
 
 #[derive(Debug)]
@@ -88,7 +90,8 @@ pub(crate) struct Answer {
 impl Link {
     pub(crate) fn new(target: Arc<Target>) -> Self {
         let state = Mutex::new(State::Down(None));
-        Self(Arc::new(Shared { target, state, generations: AtomicU64::new(0) }))
+        let generations = AtomicU64::new(0);
+        Self(Arc::new(Shared { target, state, generations, works: Works::default() }))
     }
 
     /// The connection, opened first if there is none that works.
@@ -150,9 +153,10 @@ impl Link {
         tokio::spawn(async move {
             let generation = link.0.generations.fetch_add(1, Ordering::Relaxed);
             let opened = Wire::open(&link.0.target, generation).await.map(Arc::new);
+            let (options, works) = (&link.0.target.options, &link.0.works);
             match &opened {
-                Ok(_) => tracing::debug!(generation, "redis: connected"),
-                Err(failure) => tracing::debug!(generation, %failure, "redis: can't connect"),
+                Ok(_) => trace::connected(options, generation, works),
+                Err(failure) => trace::no_connection(options, generation, failure, works),
             }
             *link.state() = match &opened {
                 Ok(wire) => State::Up(wire.clone()),

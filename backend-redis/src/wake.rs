@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::error::Failure;
 use crate::link::Target;
+use crate::trace::{self, Works};
 use crate::wire::{CLIENT_NAME, Socket, open, within};
 
 /// How often a subscription that somebody waits on is asked whether it is still there.
@@ -119,15 +120,17 @@ impl Shared {
     /// Keeps the subscription open for as long as somebody waits.
     async fn listen(self: Arc<Self>) {
         let mut pause = BACK_OFF.0;
+        let (options, works) = (&self.target.options, Works::default());
         loop {
             match self.subscribe().await {
                 Ok(socket) => {
                     let opened = tokio::time::Instant::now();
                     self.wake_all(); // before `Yes` lets those look who waited for it
                     self.subscribed.send_replace(Subscribed::Yes);
+                    trace::subscribed(options, &works);
                     self.end_of(socket).await;
                     self.subscribed.send_replace(Subscribed::NotYet);
-                    tracing::debug!("redis: the subscription ended");
+                    trace::unsubscribed(options);
                     if opened.elapsed() > BACK_OFF.1 {
                         pause = BACK_OFF.0;
                     } else {
@@ -137,7 +140,7 @@ impl Shared {
                 }
                 Err(failure) => {
                     self.subscribed.send_replace(Subscribed::Failed);
-                    tracing::debug!(%failure, "redis: can't subscribe; waiters wake by time");
+                    trace::no_subscription(options, &failure, &works);
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(BACK_OFF.1);
                 }

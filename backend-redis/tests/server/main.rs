@@ -11,6 +11,7 @@ mod data;
 mod errors;
 mod fakes;
 mod secrets;
+mod told;
 mod waiting;
 
 leasehold_conformance::tests! {
@@ -62,6 +63,7 @@ leasehold_conformance::tests! {
     errors::what_is_no_redis_is_unreachable,
     secrets::no_password_is_in_debug_errors_or_logs,
     secrets::a_server_that_repeats_the_password_is_not_quoted,
+    told::every_documented_event_is_told_and_no_other,
     waiting::a_refused_publish_breaks_no_release,
     waiting::a_refused_subscription_is_no_error,
     waiting::a_subscription_that_ends_is_opened_again_and_wakes_all,

@@ -1,56 +1,27 @@
 //! Passwords are in no output.
 
 use std::error::Error as StdError;
-use std::fmt::{Debug, Write};
-use std::sync::{LazyLock, Mutex};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
 
+use leasehold::Locks;
 use leasehold_api::{Error, ErrorKind};
 use leasehold_conformance::servers::Redis;
 use leasehold_conformance::truth::RedisTruth;
-use leasehold_conformance::{Verdict, ensure};
+use leasehold_conformance::{Failure, Verdict, ensure};
 use leasehold_redis::{Options, Redis as Driver};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tokio::time::timeout;
 use url::Url;
 
 use crate::common::{claim, connect, fails, take};
 use crate::fakes;
+use crate::told::told;
 
 const SECRET: &str = "hunter2%2F";
 
-/// All that is logged by any crate at any level.
-static LOGGED: LazyLock<Mutex<String>> = LazyLock::new(Mutex::default);
-
-struct Log;
-
-impl Visit for Log {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        writeln!(LOGGED.lock().unwrap(), "{field}={value:?}").unwrap();
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        span.record(&mut Log);
-        Id::from_u64(1)
-    }
-    fn record(&self, _: &Id, values: &Record<'_>) {
-        values.record(&mut Log);
-    }
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut Log);
-    }
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
-
 /// All that can be read off an error.
-fn told(error: &Error) -> String {
+fn said(error: &Error) -> String {
     let mut text = format!("{error} {error:?} {error:#?}");
     let mut source = error.source();
     while let Some(error) = source {
@@ -65,7 +36,7 @@ fn is_silent(text: &str) -> bool {
 }
 
 pub(crate) async fn no_password_is_in_debug_errors_or_logs() -> Verdict {
-    let _ = tracing::subscriber::set_global_default(Log);
+    let told = told();
     let server = Redis::new().password("hunter2/").start().await?;
     let at = |host: &str| format!("redis://default:{SECRET}@{host}");
     let right = at(&server.addr().to_string());
@@ -81,7 +52,7 @@ pub(crate) async fn no_password_is_in_debug_errors_or_logs() -> Verdict {
 
     let truth = RedisTruth::connect(server.url()).await?;
     truth.config_set("maxmemory", "1").await?;
-    text += &told(&client.acquire(&claim("b")).await.unwrap_err());
+    text += &said(&client.acquire(&claim("b")).await.unwrap_err());
     truth.config_set("maxmemory", "0").await?;
     truth.client_kill_all().await?;
 
@@ -101,23 +72,45 @@ pub(crate) async fn no_password_is_in_debug_errors_or_logs() -> Verdict {
         (format!("redis://:{SECRET}%ff@h"), ""),
         (format!("http://:{SECRET}@h"), ""),
     ] {
-        text += &told(&connect(&url, query).await.unwrap_err());
+        text += &said(&connect(&url, query).await.unwrap_err());
     }
-    // A subscription that fails logs.
+    // A subscription that fails is told of.
     take(client, &claim("c")).await?;
-    let logged = LOGGED.lock().unwrap().clone();
-    ensure!(logged.contains("connected"), "nothing was logged: {logged}");
-    ensure!(is_silent(&logged), "logged: {logged}");
+    text += &through_the_facade(driver, &truth).await?;
+    let told = told.text();
+    for says in ["connected", "waiting", "acquire dropped", "can't connect", "release"] {
+        ensure!(told.contains(&format!("{says:?}")), "{says:?} was not told: {told}");
+    }
+    ensure!(is_silent(&told), "told: {told}");
     ensure!(is_silent(&text), "said: {text}");
     Ok(())
 }
 
+/// Spans and events of the client, up to a server that suddenly wants another password.
+async fn through_the_facade(driver: Driver, truth: &RedisTruth) -> Result<String, Failure> {
+    let locks = Locks::with_backend(Arc::new(driver));
+    let lock = locks.lock("d")?;
+    let guard = lock.acquire().await?;
+    let mut text = said(&lock.acquire_within(Duration::ZERO).await.unwrap_err());
+    let waits = lock.acquire_within(Duration::from_secs(5));
+    ensure!(timeout(Duration::from_millis(50), waits).await.is_err(), "two hold");
+    guard.release().await?;
+    let guard = lock.acquire().await?;
+    truth.config_set("requirepass", "changed").await?;
+    truth.client_kill_all().await?;
+    let refused = locks.lock("e")?.acquire().await.unwrap_err();
+    text += &said(&fails(Err::<(), _>(refused), ErrorKind::Auth, Some("WRONGPASS")));
+    text += &format!("{locks:?} {lock:?} {guard:?}");
+    Ok(text)
+}
+
 pub(crate) async fn a_server_that_repeats_the_password_is_not_quoted() {
     // As a server or a proxy that knows no AUTH does.
+    told();
     let says = b"-ERR unknown command `AUTH`, with args beginning with: `hunter2/`, \r\n";
     let address = fakes::answering(says).await;
     let url = format!("redis://:{SECRET}@{address}");
     let error = fails(connect(&url, "").await, ErrorKind::Refused, Some("ERR"));
-    assert!(is_silent(&told(&error)), "{}", told(&error));
-    assert!(is_silent(&LOGGED.lock().unwrap()));
+    assert!(is_silent(&said(&error)), "{}", said(&error));
+    assert!(is_silent(&told().text()));
 }
