@@ -13,6 +13,7 @@ use crate::answer;
 use crate::error::{Effect, Failure};
 use crate::keys::Keys;
 use crate::link::{Answer, Link, Target};
+use crate::opening::Opening;
 use crate::options::{Options, bad};
 use crate::probe::{Unfit, probe};
 use crate::profile::{TTL_FLOOR, profile};
@@ -24,6 +25,7 @@ use crate::wake::Wakes;
 
 pub(crate) const NAME: &str = "redis";
 const CONNECT_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+const GRACE: Duration = Duration::from_millis(50);
 /// The longest that a queued claim waits for its subscription.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -66,11 +68,14 @@ impl Redis {
         let mut last = None;
         let warnings = loop {
             let attempt = async { probe(&*link.wire().await.map_err(Unfit::Failed)?, &keys).await };
-            let failure = match tokio::time::timeout_at(until, attempt).await {
+            // The attempt has this limit too, and says more when it comes to it.
+            let failure = match tokio::time::timeout_at(until + GRACE, attempt).await {
                 Ok(Ok(warnings)) => break warnings,
                 Ok(Err(Unfit::Refused(error))) => return Err(error),
                 Ok(Err(Unfit::Failed(failure))) => failure,
-                Err(_) => last.take().unwrap_or_else(Failure::timed_out),
+                Err(_) => last
+                    .take()
+                    .unwrap_or_else(|| Failure::Open(Opening::timed_out(&target.place))),
             };
             if !failure.may_pass() || tokio::time::Instant::now() + pause >= until {
                 return Err(failure.into_error(Operation::Connect, Effect::Reads));

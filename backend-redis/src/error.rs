@@ -1,26 +1,22 @@
 //! The one table from the client library's errors to kinds.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::io;
+use std::sync::Arc;
 
 use leasehold_api::{Error, ErrorKind, Operation};
 use redis::{ErrorKind as ClientKind, RedisError};
 
 use crate::driver::NAME;
+use crate::opening::Opening;
 
 /// Where a call failed.
 #[derive(Debug, Clone)]
 pub(crate) enum Failure {
     /// Before there was a connection.
-    Open(RedisError),
-    /// Because the two ends don't agree on TLS, which waiting doesn't mend.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "made by TLS alone"))]
-    Handshake(RedisError),
-    /// While the connection was introduced. What the server says here may repeat a password (an
-    /// unknown AUTH is answered with its arguments), so it is never shown.
-    Greet(RedisError),
-    /// Before a request was sent: the connection had ended.
-    Unsent(RedisError),
+    Open(Opening),
+    /// Before a request was sent: the connection, to the server that is named, had ended.
+    Unsent(Arc<str>, RedisError),
     /// In a request that may have been sent.
     Call(RedisError),
     /// The answer was not of the form that we asked for.
@@ -69,11 +65,6 @@ const TEXTS: &[(&str, &str)] = &[
 ];
 
 impl Failure {
-    /// A server that didn't answer in time while we connected.
-    pub(crate) fn timed_out() -> Self {
-        Self::Open(io::Error::from(io::ErrorKind::TimedOut).into())
-    }
-
     /// Whether the request may have landed.
     pub(crate) fn is_indeterminate(&self) -> bool {
         self.kind(Effect::Changes).0 == ErrorKind::Indeterminate
@@ -83,52 +74,42 @@ impl Failure {
     pub(crate) fn may_pass(&self) -> bool {
         let kind = self.kind(Effect::Reads).0;
         matches!(kind, ErrorKind::Unreachable | ErrorKind::Busy)
-            && !matches!(self, Self::Handshake(_))
+            && !matches!(self, Self::Open(opening) if opening.is_final())
     }
 
     pub(crate) fn into_error(self, operation: Operation, effect: Effect) -> Error {
         let (kind, code, message) = self.kind(effect);
-        let mut error = Error::new(kind, operation, message).with_backend(NAME);
-        if let Some(code) = code {
-            error = error.with_code(code);
-        }
-        match self {
-            Self::Open(source)
-            | Self::Handshake(source)
-            | Self::Unsent(source)
-            | Self::Call(source) => error.with_source(source),
-            Self::Greet(source) if source.is_io_error() => error.with_source(source),
-            Self::Greet(_) | Self::Answer(_) => error,
+        let error = Error::new(kind, operation, message).with_backend(NAME);
+        let error = with_code(error, code);
+        let source = match self {
+            Self::Open(opening) => opening.into_source(),
+            Self::Unsent(_, source) | Self::Call(source) => Some(source),
+            Self::Answer(_) => None,
+        };
+        match source {
+            Some(source) => error.with_source(source),
+            None => error,
         }
     }
 
-    fn kind(&self, effect: Effect) -> (ErrorKind, Option<String>, &'static str) {
+    fn kind(&self, effect: Effect) -> (ErrorKind, Option<&str>, Cow<'static, str>) {
         let source = match self {
-            Self::Open(source)
-            | Self::Greet(source)
-            | Self::Unsent(source)
-            | Self::Call(source) => source,
-            Self::Handshake(_) => {
-                return (ErrorKind::Unreachable, None, "the TLS handshake failed");
+            Self::Open(opening) => return opening.kind(),
+            Self::Unsent(at, _) => {
+                let message = format!("the server at {at} can't be reached");
+                return (ErrorKind::Unreachable, None, message.into());
             }
-            Self::Answer(what) => return (unknown(effect), None, what),
+            Self::Answer(what) => return (unknown(effect), None, (*what).into()),
+            Self::Call(source) => source,
         };
         match source.kind() {
-            ClientKind::Io if matches!(self, Self::Call(_)) => {
-                (unknown(effect), None, "the connection was lost before the answer")
-            }
-            ClientKind::Io => (ErrorKind::Unreachable, None, "the server can't be reached"),
-            ClientKind::Server(_) | ClientKind::Extension => {
-                let detail = source.detail().unwrap_or_default();
-                by_code(source.code().unwrap_or_default(), detail)
-            }
-            ClientKind::AuthenticationFailed => {
-                (ErrorKind::Auth, None, "the server refuses the user or the password")
+            ClientKind::Io => {
+                (unknown(effect), None, "the connection was lost before the answer".into())
             }
             ClientKind::Parse | ClientKind::UnexpectedReturnType => {
-                (unknown(effect), None, "the server's answer can't be read")
+                (unknown(effect), None, "the server's answer can't be read".into())
             }
-            _ => (ErrorKind::Unclassified, None, "the client library failed"),
+            _ => of_server(source),
         }
     }
 }
@@ -138,16 +119,36 @@ impl fmt::Display for Failure {
         let (_, code, message) = self.kind(Effect::Reads);
         match code {
             Some(code) => write!(f, "{message} ({code})"),
-            None => f.write_str(message),
+            None => f.write_str(&message),
         }
     }
 }
 
 /// An error that a script answers as text: that of one lease among many.
 pub(crate) fn of_script(text: &str, operation: Operation) -> Error {
+    let text = text.trim_start_matches('-');
     let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
-    let (kind, code, message) = by_code(code.trim_start_matches('-'), detail);
+    let (kind, code, message) = by_code(code, detail);
     let error = Error::new(kind, operation, message).with_backend(NAME);
+    error.with_code(code).with_source(text)
+}
+
+/// What the client library says that is not about the connection.
+pub(crate) fn of_server(source: &RedisError) -> (ErrorKind, Option<&str>, Cow<'static, str>) {
+    match source.kind() {
+        ClientKind::Server(_) | ClientKind::Extension => {
+            let detail = source.detail().unwrap_or_default();
+            let (kind, code, message) = by_code(source.code().unwrap_or_default(), detail);
+            (kind, Some(code), message.into())
+        }
+        ClientKind::AuthenticationFailed => {
+            (ErrorKind::Auth, None, "the server refuses the user or the password".into())
+        }
+        _ => (ErrorKind::Unclassified, None, "the client library failed".into()),
+    }
+}
+
+fn with_code(error: Error, code: Option<&str>) -> Error {
     match code {
         Some(code) => error.with_code(code),
         None => error,
@@ -162,24 +163,23 @@ fn unknown(effect: Effect) -> ErrorKind {
     }
 }
 
-fn by_code(code: &str, detail: &str) -> (ErrorKind, Option<String>, &'static str) {
+fn by_code<'a>(code: &'a str, detail: &str) -> (ErrorKind, &'a str, &'static str) {
     let code = match code {
         "ERR" => in_text(detail).unwrap_or(code),
         _ => code,
     };
     match CODES.iter().find(|(known, ..)| *known == code) {
-        Some((_, kind, message)) => (*kind, Some(code.to_owned()), message),
-        None => (
-            ErrorKind::Unclassified,
-            Some(code.to_owned()),
-            "the server answered an error that this driver doesn't know",
-        ),
+        Some((_, kind, message)) => (*kind, code, message),
+        None => {
+            let message = "the server answered an error that this driver doesn't know";
+            (ErrorKind::Unclassified, code, message)
+        }
     }
 }
 
 /// The code of an error whose own is `ERR`: by its text, or within that of a script's command, which
 /// Redis 6.2 hands on as "Error running script (call to f_..): @user_script:8: -OOM ..".
-fn in_text(detail: &str) -> Option<&str> {
+fn in_text(detail: &str) -> Option<&'static str> {
     if let Some((_, code)) = TEXTS.iter().find(|(text, _)| detail.contains(text)) {
         return Some(code);
     }
@@ -196,9 +196,37 @@ fn in_text(detail: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::{CODES, Effect, Failure, TEXTS, of_script};
-    use leasehold_api::{ErrorKind, Operation};
+    use crate::opening::{Opening, Step};
+    use leasehold_api::ErrorKind::{Auth, Busy, NotPrimary, Refused, Unsupported};
+    use leasehold_api::{Error, ErrorKind, Operation};
     use redis::RedisError;
+    use std::error::Error as _;
     use std::io;
+
+    /// What each code is. Not read off the table: this is what the table is compared with.
+    const KINDS: [(&str, ErrorKind); 21] = [
+        ("ASK", Unsupported),
+        ("BUSY", Busy),
+        ("CLUSTERDOWN", Busy),
+        ("CROSSSLOT", Unsupported),
+        ("DENIED", Auth),
+        ("ERR", Refused),
+        ("EXHAUSTED", Refused),
+        ("FOREIGN", Refused),
+        ("LOADING", Busy),
+        ("MASTERDOWN", NotPrimary),
+        ("MISCONF", Refused),
+        ("MOVED", Unsupported),
+        ("NOAUTH", Auth),
+        ("NOPERM", Auth),
+        ("NOPROTO", Unsupported),
+        ("NOREPLICAS", Refused),
+        ("OOM", Refused),
+        ("READONLY", NotPrimary),
+        ("TRYAGAIN", Busy),
+        ("WRONGPASS", Auth),
+        ("WRONGTYPE", Refused),
+    ];
 
     /// What the client library makes of a server's line.
     fn server(line: &str) -> RedisError {
@@ -210,19 +238,47 @@ mod tests {
         io::Error::from(io::ErrorKind::BrokenPipe).into()
     }
 
+    fn unopened(step: Step, source: RedisError) -> Failure {
+        Failure::Open(Opening::new(step, &"h:1".into(), false, source))
+    }
+
+    fn quoted(error: &Error) -> String {
+        error.source().map(ToString::to_string).unwrap_or_default()
+    }
+
     #[test]
     fn each_code_has_its_kind_wherever_it_comes_from() {
-        for (code, kind, message) in CODES {
+        for (code, kind) in KINDS {
             let line = format!("{code} some words of the server");
-            for failure in [Failure::Call(server(&line)), Failure::Greet(server(&line))] {
+            for failure in [
+                Failure::Call(server(&line)),
+                unopened(Step::Greet, server(&line)),
+                unopened(Step::Auth, server(&line)),
+            ] {
+                assert!(!failure.is_indeterminate(), "{code}");
                 let error = failure.into_error(Operation::Acquire, Effect::Changes);
-                assert_eq!((error.kind(), error.code()), (*kind, Some(*code)));
-                assert_eq!(error.to_string(), format!("redis: acquire: {message} ({code})"));
+                assert_eq!((error.kind(), error.code()), (kind, Some(code)));
+                assert!(error.to_string().ends_with(&format!("({code})")), "{error}");
             }
             let error = of_script(&line, Operation::Renew);
-            assert_eq!((error.kind(), error.code()), (*kind, Some(*code)));
-            assert!(!Failure::Call(server(&line)).is_indeterminate(), "{code}");
+            assert_eq!((error.kind(), error.code()), (kind, Some(code)));
         }
+        assert_eq!(CODES.len(), KINDS.len(), "a code of the table is not in this list");
+    }
+
+    #[test]
+    fn the_servers_words_are_kept_as_source_unless_they_may_hold_a_password() {
+        let line = "ERR some words of the server";
+        for failure in [Failure::Call(server(line)), unopened(Step::Greet, server(line))] {
+            let error = failure.into_error(Operation::Acquire, Effect::Changes);
+            assert!(quoted(&error).contains("some words of the server"), "{error:?}");
+            assert!(!error.to_string().contains("some words"), "{error}");
+        }
+        assert_eq!(quoted(&of_script(line, Operation::Renew)), line);
+        assert_eq!(quoted(&of_script("-OOM is full", Operation::Renew)), "OOM is full");
+        let error =
+            unopened(Step::Auth, server(line)).into_error(Operation::Connect, Effect::Reads);
+        assert!(error.source().is_none(), "{error:?}");
     }
 
     #[test]
@@ -301,9 +357,17 @@ mod tests {
             assert_eq!(kind(sent.clone(), Effect::Changes), ErrorKind::Indeterminate);
             assert_eq!(kind(sent, Effect::Reads), ErrorKind::Unreachable);
         }
-        for not in [Failure::Open(lost()), Failure::Greet(lost()), Failure::Unsent(lost())] {
+        let garbage = || RedisError::from((redis::ErrorKind::Parse, "x"));
+        for not in [
+            unopened(Step::Dial, lost()),
+            unopened(Step::Greet, lost()),
+            unopened(Step::Greet, garbage()),
+            Failure::Unsent("h:1".into(), lost()),
+        ] {
             assert!(!not.is_indeterminate() && not.may_pass());
-            assert_eq!(kind(not, Effect::Changes), ErrorKind::Unreachable);
+            let error = not.into_error(Operation::Acquire, Effect::Changes);
+            assert_eq!(error.kind(), ErrorKind::Unreachable);
+            assert!(error.to_string().contains("the server at h:1 "), "{error}");
         }
     }
 }

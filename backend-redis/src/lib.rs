@@ -5,6 +5,7 @@ mod driver;
 mod error;
 mod keys;
 mod link;
+mod opening;
 mod operator;
 mod options;
 mod probe;

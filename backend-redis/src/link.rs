@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use leasehold_api::{BootClock, Clock, Instant};
-use redis::Value;
+use redis::{RedisError, Value};
 use tokio::sync::watch;
 
 use crate::error::Failure;
+use crate::opening::{Opening, Step};
 use crate::options::Options;
 use crate::scripts::Script;
 use crate::trace::{self, Works};
@@ -25,6 +26,8 @@ const RETRIES: usize = 2;
 /// How to reach the server; checked, and with the files of TLS read.
 pub(crate) struct Target {
     pub(crate) options: Options,
+    /// `host:port`, for people.
+    pub(crate) place: Arc<str>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<crate::tls::Tls>,
 }
@@ -38,11 +41,18 @@ impl Target {
             Some(files) => Some(crate::tls::Tls::new(&options.host, files)?),
             None => None,
         };
+        let place = options.place().into();
         Ok(Self {
             options,
+            place,
             #[cfg(feature = "tls")]
             tls,
         })
+    }
+
+    /// A connection to it that could not be opened.
+    pub(crate) fn unopened(&self, step: Step, source: RedisError) -> Failure {
+        Failure::Open(Opening::new(step, &self.place, self.options.tls.is_some(), source))
     }
 }
 
@@ -138,7 +148,7 @@ impl Link {
             sending(wire.generation);
             match wire.script(script, keys, args).await {
                 // It had ended, which nobody had noticed yet.
-                Err(Failure::Unsent(_)) => {}
+                Err(Failure::Unsent(..)) => {}
                 answer => return answer,
             }
         }

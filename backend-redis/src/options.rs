@@ -189,6 +189,12 @@ impl Options {
         Ok(())
     }
 
+    /// Where the server is, for people.
+    pub(crate) fn place(&self) -> String {
+        let (host, port) = (&self.host, self.port);
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.host.is_empty() || self.host.contains(|c: char| c.is_control() || c == ' ') {
             return bad("the host is empty or has a space or a control character");

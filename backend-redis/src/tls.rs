@@ -4,15 +4,17 @@
 //! so nothing has to be installed first, and nothing is installed for others.
 
 use std::fs;
+use std::io;
 use std::sync::Arc;
 
 use leasehold_api::Error;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::{TlsConnector, rustls};
 
+use crate::opening::Step;
 use crate::options::{TlsFiles, bad};
 
 /// What a TLS handshake needs.
@@ -49,6 +51,16 @@ impl Tls {
             _ => builder.with_no_client_auth(),
         };
         Ok(Self { connector: TlsConnector::from(Arc::new(config)), name })
+    }
+}
+
+/// What a handshake's error says: that the peer took no part in it, or what rustls has against it.
+pub(crate) fn step(error: &io::Error) -> Step {
+    let of_tls = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+    match of_tls {
+        None => Step::NoTls,
+        Some(rustls::Error::InvalidMessage(_)) => Step::OtherThanTls,
+        Some(_) => Step::Handshake,
     }
 }
 

@@ -13,8 +13,9 @@ use tokio::task::JoinHandle;
 
 use crate::error::Failure;
 use crate::link::Target;
+use crate::opening::Step;
 use crate::trace::{self, Works};
-use crate::wire::{CLIENT_NAME, Socket, open, within};
+use crate::wire::{CLIENT_NAME, Socket, by, open};
 
 /// How often a subscription that somebody waits on is asked whether it is still there.
 const PING_EVERY: Duration = Duration::from_secs(5);
@@ -168,13 +169,15 @@ impl Shared {
                 shared.hear(&push);
             }
         });
-        let mut socket = open(&self.target, &info, Some(pushes)).await?;
+        let until = tokio::time::Instant::now() + options.connect_timeout;
+        let mut socket = open(&self.target, &info, Some(pushes), until).await?;
         let subscribing = async {
             let name = redis::cmd("CLIENT").arg("SETNAME").arg(CLIENT_NAME).take();
             socket.connection.send_packed_command(&name).await?;
             socket.connection.subscribe(&self.channel).await
         };
-        within(options.connect_timeout, subscribing).await.map_err(Failure::Greet)?;
+        let subscribed = by(until, subscribing).await;
+        subscribed.map_err(|source| self.target.unopened(Step::Greet, source))?;
         Ok(socket)
     }
 
@@ -190,7 +193,8 @@ impl Shared {
             }
             let ping = redis::cmd("PING");
             let answer = socket.connection.send_packed_command(&ping);
-            if within(self.target.options.timeout, answer).await.is_err() {
+            if by(tokio::time::Instant::now() + self.target.options.timeout, answer).await.is_err()
+            {
                 return;
             }
         }

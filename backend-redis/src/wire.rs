@@ -17,9 +17,11 @@ use secrecy::ExposeSecret;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::error::Failure;
 use crate::link::{Answer, Target};
+use crate::opening::Step;
 use crate::options::Options;
 use crate::pulse::{GATHER, Pulse, Pulsed};
 use crate::scripts::Script;
@@ -35,6 +37,7 @@ pub(crate) struct Wire {
     /// The server takes requests of one generation in order; of two, in any.
     pub(crate) generation: u64,
     pulse: Arc<Pulse>,
+    place: Arc<str>,
     timeout: Duration,
     _task: Running,
 }
@@ -42,12 +45,15 @@ pub(crate) struct Wire {
 impl Wire {
     pub(crate) async fn open(target: &Target, generation: u64) -> Result<Self, Failure> {
         let info = RedisConnectionInfo::default().set_skip_set_lib_name();
-        let Socket { mut connection, pulse, task } = open(target, &info, None).await?;
         let options = &target.options;
-        let greeted = within(options.connect_timeout, greet(&mut connection, options)).await;
-        let timeout = options.timeout;
-        let wire = Self { connection, generation, pulse, timeout, _task: task };
-        greeted.map(|()| wire).map_err(Failure::Greet)
+        let until = Instant::now() + options.connect_timeout;
+        let Socket { mut connection, pulse, task } = open(target, &info, None, until).await?;
+        let told = by(until, authenticate(&mut connection, options)).await;
+        told.map_err(|source| target.unopened(Step::Auth, source))?;
+        let greeted = by(until, greet(&mut connection, options)).await;
+        greeted.map_err(|source| target.unopened(Step::Greet, source))?;
+        let (place, timeout) = (target.place.clone(), options.timeout);
+        Ok(Self { connection, generation, pulse, place, timeout, _task: task })
     }
 
     /// Runs a script: by its SHA-1, and by its text where the server doesn't know it (yet, or any
@@ -95,7 +101,7 @@ impl Wire {
             if demoted || error.is_io_error() || error.kind() == ErrorKind::Parse {
                 self.pulse.end();
             }
-            if unsent { Failure::Unsent(error) } else { Failure::Call(error) }
+            if unsent { Failure::Unsent(self.place.clone(), error) } else { Failure::Call(error) }
         })
     }
 }
@@ -130,11 +136,12 @@ impl Drop for Running {
     }
 }
 
-/// Opens a connection.
+/// Opens a connection, by then.
 pub(crate) async fn open(
     target: &Target,
     info: &RedisConnectionInfo,
     pushes: Option<Pushes>,
+    until: Instant,
 ) -> Result<Socket, Failure> {
     let mut config = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
@@ -148,26 +155,23 @@ pub(crate) async fn open(
         });
     }
     let limit = target.options.timeout;
-    let opening = async {
-        let tcp = dial(&target.options).await.map_err(unopened)?;
-        #[cfg(feature = "tls")]
-        if let Some(tls) = &target.tls {
-            // What rustls itself has against the peer comes as this kind.
+    let dialled = by(until, async { Ok(dial(&target.options).await?) }).await;
+    let tcp = dialled.map_err(|source| target.unopened(Step::Dial, source))?;
+    #[cfg(feature = "tls")]
+    if let Some(tls) = &target.tls {
+        let mut step = Step::NoTls;
+        let shaking = async {
             let stream = tls.connector.connect(tls.name.clone(), tcp).await;
-            let stream = stream.map_err(|error| match error.kind() {
-                io::ErrorKind::InvalidData => Failure::Handshake(error.into()),
-                _ => unopened(error),
-            })?;
-            return attach(stream, info, config, limit).await.map_err(Failure::Open);
-        }
-        attach(tcp, info, config, limit).await.map_err(Failure::Open)
-    };
-    let opened = tokio::time::timeout(target.options.connect_timeout, opening).await;
-    opened.unwrap_or_else(|_| Err(Failure::timed_out()))
-}
-
-fn unopened(error: io::Error) -> Failure {
-    Failure::Open(error.into())
+            stream.inspect_err(|error| step = crate::tls::step(error)).map_err(RedisError::from)
+        };
+        let stream = by(until, shaking).await;
+        let stream = stream.map_err(|source| target.unopened(step, source))?;
+        let attached = by(until, attach(stream, info, config, limit)).await;
+        return attached.map_err(|source| target.unopened(Step::Auth, source));
+    }
+    let attached = by(until, attach(tcp, info, config, limit)).await;
+    // Where the client library greets, it says a password too.
+    attached.map_err(|source| target.unopened(Step::Auth, source))
 }
 
 async fn dial(options: &Options) -> io::Result<TcpStream> {
@@ -215,18 +219,24 @@ impl Drop for EndOnDrop {
     }
 }
 
-/// Says who we are and what we want. Done here, since the client library would keep the server's
-/// own code from us; a step at a time, since after a refusal the server may say no more.
+/// Says who we are. Done here, since the client library would keep the server's own code from us.
+async fn authenticate(
+    connection: &mut MultiplexedConnection,
+    options: &Options,
+) -> RedisResult<()> {
+    let Some(password) = &options.password else { return Ok(()) };
+    let mut auth = redis::cmd("AUTH");
+    if let Some(user) = &options.user {
+        auth.arg(user);
+    }
+    auth.arg(password.expose_secret());
+    connection.send_packed_command(&auth).await?.extract_error().map(drop)
+}
+
+/// Says what we want; a step at a time, since after a refusal the server may say no more.
 async fn greet(connection: &mut MultiplexedConnection, options: &Options) -> RedisResult<()> {
     let mut ask =
         async |command: &Cmd| connection.send_packed_command(command).await?.extract_error();
-    if let Some(password) = &options.password {
-        let mut auth = redis::cmd("AUTH");
-        if let Some(user) = &options.user {
-            auth.arg(user);
-        }
-        ask(auth.arg(password.expose_secret())).await?;
-    }
     if options.database != 0 {
         ask(redis::cmd("SELECT").arg(options.database)).await?;
     }
@@ -237,12 +247,12 @@ async fn greet(connection: &mut MultiplexedConnection, options: &Options) -> Red
     }
 }
 
-/// The work, or after `limit` the error of a connection that timed out.
-pub(crate) async fn within<T>(
-    limit: Duration,
+/// The work, or at `until` the error of a connection that timed out.
+pub(crate) async fn by<T>(
+    until: Instant,
     work: impl Future<Output = RedisResult<T>>,
 ) -> RedisResult<T> {
-    match tokio::time::timeout(limit, work).await {
+    match tokio::time::timeout_at(until, work).await {
         Ok(done) => done,
         Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
     }

@@ -15,9 +15,11 @@ use crate::fakes;
 pub(crate) async fn an_unreachable_server_is_tried_until_the_connect_timeout() {
     let address = fakes::closed().await;
     let start = Instant::now();
-    let url = format!("redis://{address}");
+    let url = format!("redis://:hunter2@{address}");
     let error = connect(&url, "connect_timeout=300ms").await;
-    fails(error, ErrorKind::Unreachable, None);
+    let error = fails(error, ErrorKind::Unreachable, None);
+    let says = format!("redis: connect: the server at {address} can't be reached");
+    assert_eq!(error.to_string(), says, "it names host and port, and no password");
     let took = start.elapsed();
     assert!(took > Duration::from_millis(100) && took < Duration::from_secs(3), "{took:?}");
     let error = connect("redis://no-such-host.invalid", "connect_timeout=300ms").await;
@@ -222,11 +224,22 @@ pub(crate) async fn tls_trusts_the_named_authority_and_no_other() -> Verdict {
     let by_another_name = tls.url.replace("localhost", "127.0.0.2");
     let query = format!("tls_ca={}", tls.ca_file.display());
     fails(connect(&by_another_name, &query).await, ErrorKind::Unreachable, None);
+    Ok(())
+}
+
+pub(crate) async fn a_wrong_guess_about_tls_is_told() -> Verdict {
+    let server = Redis::new().tls().password("pw").start().await?;
+    let tls = server.tls().unwrap();
     let plain = tls.url.replace("rediss", "redis");
-    fails(connect(&plain, "connect_timeout=300ms").await, ErrorKind::Unreachable, None);
+    let error = connect(&plain, "connect_timeout=300ms").await;
+    let error = fails(error, ErrorKind::Unreachable, None).to_string();
+    ensure!(error.contains(" TLS (rediss://)"), "{error}");
+    ensure!(error.contains("the server at localhost:"), "{error}");
     let secure = server.url().replace("redis:", "rediss:");
-    let query = format!("{query}&connect_timeout=300ms");
-    fails(connect(&secure, &query).await, ErrorKind::Unreachable, None);
+    let query = format!("tls_ca={}&connect_timeout=300ms", tls.ca_file.display());
+    let error = fails(connect(&secure, &query).await, ErrorKind::Unreachable, None).to_string();
+    ensure!(error.contains("redis:// is without TLS"), "{error}");
+    ensure!(error.contains(&format!("the server at {} ", server.addr())), "{error}");
     Ok(())
 }
 
@@ -235,7 +248,8 @@ pub(crate) async fn tls_client_certificates_are_shown() -> Verdict {
     let tls = server.tls().unwrap();
     let trust = format!("tls_ca={}", tls.ca_file.display());
     let refused = connect(&tls.url, &format!("{trust}&connect_timeout=300ms")).await;
-    fails(refused, ErrorKind::Unreachable, None);
+    let refused = fails(refused, ErrorKind::Unreachable, None).to_string();
+    ensure!(refused.contains("tls_cert, tls_key"), "{refused}");
     // Any certificate of that authority will do; the server's own lies beside it.
     let beside = |name| tls.ca_file.with_file_name(name).display().to_string();
     let identity = format!("tls_cert={}&tls_key={}", beside("server.crt"), beside("server.key"));

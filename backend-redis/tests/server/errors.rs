@@ -249,7 +249,9 @@ pub(crate) async fn a_full_house_is_busy() -> Verdict {
 pub(crate) async fn a_database_that_is_not_there_is_refused() -> Verdict {
     let server = Redis::shared().await?;
     let url = format!("{}/9999", server.url().trim_end_matches('/'));
-    fails(connect(&url, "").await, ErrorKind::Refused, Some("ERR"));
+    let error = fails(connect(&url, "").await, ErrorKind::Refused, Some("ERR"));
+    let said = std::error::Error::source(&error).unwrap().to_string();
+    ensure!(said.contains("out of range"), "the server's own words are kept: {said}");
     Ok(())
 }
 
@@ -309,7 +311,9 @@ pub(crate) async fn what_is_no_redis_is_unreachable() {
     for says in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"", b"\x16\x03\x01\r\n"] {
         let url = format!("redis://{}", fakes::answering(says).await);
         let error = connect(&url, "connect_timeout=200ms").await;
-        fails(error, ErrorKind::Unreachable, None);
+        let error = fails(error, ErrorKind::Unreachable, None).to_string();
+        assert!(error.contains("TLS (rediss://)"), "{error}");
+        assert_eq!(error.contains("does not answer as Redis does"), !says.is_empty(), "{error}");
     }
     let url = format!("redis://{}", fakes::answering(b"-NEWCODE of a later version\r\n").await);
     fails(connect(&url, "").await, ErrorKind::Unclassified, Some("NEWCODE"));

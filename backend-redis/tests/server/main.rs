@@ -26,6 +26,7 @@ leasehold_conformance::tests! {
     connecting::users_may_be_confined_to_a_prefix,
     connecting::databases_and_prefixes_are_apart,
     connecting::tls_trusts_the_named_authority_and_no_other,
+    connecting::a_wrong_guess_about_tls_is_told,
     connecting::tls_client_certificates_are_shown,
     connecting::one_reconnect_is_shared_and_survives_who_asked_for_it,
     connecting::an_idle_connection_that_was_closed_costs_no_call,
