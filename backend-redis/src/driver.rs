@@ -17,8 +17,8 @@ use crate::opening::Opening;
 use crate::options::{Options, bad};
 use crate::probe::{Unfit, probe};
 use crate::profile::{TTL_FLOOR, profile};
-use crate::record::{head, metadata};
-use crate::scripts::{ACQUIRE, FENCING, HAND_OVER, RAISE, RELEASE, Script};
+use crate::record::{Head, Rest};
+use crate::scripts::{ACQUIRE, Call, FENCING, HAND_OVER, RAISE, RELEASE};
 use crate::trace;
 use crate::unanswered::Unanswered;
 use crate::wake::Wakes;
@@ -73,9 +73,9 @@ impl Redis {
                 Ok(Ok(warnings)) => break warnings,
                 Ok(Err(Unfit::Refused(error))) => return Err(error),
                 Ok(Err(Unfit::Failed(failure))) => failure,
-                Err(_) => last
-                    .take()
-                    .unwrap_or_else(|| Failure::Open(Opening::timed_out(&target.place))),
+                Err(_) => {
+                    last.take().unwrap_or_else(|| Failure::Open(Opening::timed_out(&target.place)))
+                }
             };
             if !failure.may_pass() || tokio::time::Instant::now() + pause >= until {
                 return Err(failure.into_error(Operation::Connect, Effect::Reads));
@@ -94,15 +94,9 @@ impl Redis {
     }
 
     /// Sends a claim, and remembers it where it stays without an answer.
-    async fn claim(
-        &self,
-        claim: &Claim,
-        script: &Script,
-        keys: &[&str],
-        args: &[&str],
-    ) -> Result<Answer, Failure> {
+    async fn claim(&self, claim: &Claim, call: &Call) -> Result<Answer, Failure> {
         let mut asked = self.unanswered.asked(claim.owner, claim.ttl.get());
-        let answer = self.link.script(script, keys, args, |on| asked.sent(on)).await;
+        let answer = self.link.script(call, |on| asked.sent(on)).await;
         if !answer.as_ref().is_err_and(Failure::is_indeterminate) {
             asked.answered();
         }
@@ -123,22 +117,23 @@ impl Backend for Redis {
         if claim.queue {
             self.wakes.open(claim.owner, PATIENCE.min(claim.ttl.get() / 10)).await;
         }
-        let record = self.keys.record(&claim.name);
-        let places = self.keys.places(&claim.name);
         let in_line = claim.queue || self.wakes.has(claim.owner);
-        let entries = in_line.then(|| self.keys.entries(&claim.name));
-        let mut keys = vec![&*record, self.keys.counter(&claim.name), &places];
-        keys.extend(entries.as_deref());
-        let args = ClaimArgs::of(claim);
-        let all = [&*args.head, &args.ttl, &args.metadata, &args.above, &self.process];
-        let args = match (claim.queue, claim.above) {
-            (true, _) => &all[..],
-            (false, Some(_)) => &all[..4],
-            (false, None) => &all[..3],
-        };
+        let mut call = ACQUIRE.call(if in_line { 4 } else { 3 });
+        call.part(self.keys.record(&claim.name));
+        call.part(self.keys.counter(&claim.name));
+        call.part(self.keys.places(&claim.name));
+        if in_line {
+            call.part(self.keys.entries(&claim.name));
+        }
+        add_claim(&mut call, claim);
+        if claim.queue || claim.above.is_some() {
+            call.part(above(claim));
+        }
+        if claim.queue {
+            call.part(&self.process);
+        }
         let failed = |failure: Failure| failure.into_error(Operation::Acquire, Effect::Changes);
-        let Answer { value, from, .. } =
-            self.claim(claim, &ACQUIRE, &keys, args).await.map_err(failed)?;
+        let Answer { value, from, .. } = self.claim(claim, &call).await.map_err(failed)?;
         Ok(match answer::acquired(value).map_err(failed)? {
             answer::Acquired::Granted(grant) => Acquired::Granted(self.granted(claim, grant, from)),
             answer::Acquired::Held { holder, free_in } => Acquired::Held { holder, free_in },
@@ -164,14 +159,17 @@ impl Backend for Redis {
             Some(time) => Ttl::new(time)?.as_millis(),
         };
         let queued = self.wakes.close(ticket.owner);
-        let record = self.keys.record(&ticket.name);
-        let (places, entries) = (self.keys.places(&ticket.name), self.keys.entries(&ticket.name));
-        let keys = [&*record, &places, &entries];
-        let (head, closed_for) = (head(ticket.owner, ticket.token), closed_for.to_string());
-        let args = if closed_for == "0" { &[&*head][..] } else { &[&*head, &closed_for] };
+        let mut call = RELEASE.call(3);
+        call.part(self.keys.record(&ticket.name));
+        call.part(self.keys.places(&ticket.name));
+        call.part(self.keys.entries(&ticket.name));
+        call.part(Head { owner: ticket.owner, token: ticket.token });
+        if closed_for > 0 {
+            call.part(closed_for);
+        }
         let failed = |failure: Failure| failure.into_error(Operation::Release, Effect::Changes);
-        let sent = self.link.script(&RELEASE, &keys, args, |_| ());
-        let Answer { value, generation, .. } = sent.await.map_err(failed)?;
+        let sent = self.link.script(&call, |_| ()).await;
+        let Answer { value, generation, .. } = sent.map_err(failed)?;
         let outcome = match answer::number(&value) {
             Some(1) => Ok(()),
             Some(0) => Err(Loss::Gone),
@@ -186,19 +184,25 @@ impl Backend for Redis {
 
     async fn fencing_token(&self, name: &LockName) -> Result<Option<Token>, Error> {
         let failed = |failure: Failure| failure.into_error(Operation::Tokens, Effect::Reads);
-        let counter = [self.keys.counter(name)];
-        let answer = self.link.script(&FENCING, &counter, &[], |_| ()).await.map_err(failed)?;
+        let mut call = FENCING.call(1);
+        call.part(self.keys.counter(name));
+        let answer = self.link.script(&call, |_| ()).await.map_err(failed)?;
         answer::token(answer.value).map_err(failed)
     }
 
     async fn raise_tokens(&self, names: Names<'_>, above: Token) -> Result<(), Error> {
         let failed = |failure: Failure| failure.into_error(Operation::Tokens, Effect::Changes);
-        let counters: Vec<&str> = match names {
-            Names::One(name) => vec![self.keys.counter(name)],
-            Names::All => self.keys.counters().iter().map(String::as_str).collect(),
+        let one;
+        let counters: &[String] = match names {
+            Names::One(name) => {
+                one = [self.keys.counter(name).to_owned()];
+                &one
+            }
+            Names::All => self.keys.counters(),
         };
-        let above = above.to_string();
-        self.link.script(&RAISE, &counters, &[&above], |_| ()).await.map_err(failed)?;
+        let mut call = RAISE.call(counters.len());
+        call.part(counters).part(above.get());
+        self.link.script(&call, |_| ()).await.map_err(failed)?;
         Ok(())
     }
 
@@ -228,23 +232,14 @@ impl Backend for Redis {
             self.wakes.open(claim.owner, PATIENCE.min(claim.ttl.get() / 10)).await;
         }
         let name = &lease.name;
-        let (record, places) = (self.keys.record(name), self.keys.places(name));
-        let entries = self.keys.entries(name);
-        let keys = [&*record, self.keys.counter(name), &places, &entries];
-        let old = head(lease.owner, Some(lease.token));
-        let new = ClaimArgs::of(claim);
-        let args = [
-            &*old,
-            &new.head,
-            &new.ttl,
-            &new.metadata,
-            &new.above,
-            &self.process,
-            if yield_to_others { "1" } else { "" },
-        ];
+        let mut call = HAND_OVER.call(4);
+        call.part(self.keys.record(name)).part(self.keys.counter(name));
+        call.part(self.keys.places(name)).part(self.keys.entries(name));
+        call.part(Head { owner: lease.owner, token: Some(lease.token) });
+        add_claim(&mut call, claim);
+        call.part(above(claim)).part(&self.process).part(if yield_to_others { "1" } else { "" });
         let failed = |failure: Failure| failure.into_error(Operation::Acquire, Effect::Changes);
-        let Answer { value, from, .. } =
-            self.claim(claim, &HAND_OVER, &keys, &args).await.map_err(failed)?;
+        let Answer { value, from, .. } = self.claim(claim, &call).await.map_err(failed)?;
         Ok(match answer::handed_over(value).map_err(failed)? {
             answer::HandedOver::Granted(grant) => {
                 HandedOver::Granted(self.granted(claim, grant, from))
@@ -267,23 +262,15 @@ impl Backend for Redis {
     }
 }
 
-/// A claim as the scripts read it.
-struct ClaimArgs {
-    head: String,
-    ttl: String,
-    metadata: String,
-    above: String,
+/// Adds what the scripts want to know of every claim.
+fn add_claim(call: &mut Call, claim: &Claim) {
+    call.part(Head { owner: claim.owner, token: None });
+    call.part(claim.ttl.as_millis()).part(Rest(&claim.metadata));
 }
 
-impl ClaimArgs {
-    fn of(claim: &Claim) -> Self {
-        Self {
-            head: head(claim.owner, None),
-            ttl: claim.ttl.as_millis().to_string(),
-            metadata: metadata(&claim.metadata),
-            above: claim.above.map_or_else(|| "0".to_owned(), |above| above.to_string()),
-        }
-    }
+/// What a claim's token must be above.
+fn above(claim: &Claim) -> u64 {
+    claim.above.map_or(0, Token::get)
 }
 
 fn check_ttl(ttl: Ttl) -> Result<(), Error> {

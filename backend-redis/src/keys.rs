@@ -13,7 +13,11 @@
 //! all keys of a tag share a slot; a prefix has no braces, and braces in a name come later. The
 //! prefix ends at the first brace and the name is the rest, so no two names share a key.
 
+use std::fmt;
+use std::io::Write;
+
 use leasehold_api::LockName;
+use redis::{RedisWrite, ToRedisArgs};
 
 /// How many tags there are; a constant of the format.
 pub(crate) const TAGS: usize = 256;
@@ -34,15 +38,15 @@ impl Keys {
         }
     }
 
-    pub(crate) fn record(&self, name: &LockName) -> String {
+    pub(crate) fn record<'a>(&'a self, name: &'a LockName) -> Key<'a> {
         self.key(name, "}:lock:")
     }
 
-    pub(crate) fn places(&self, name: &LockName) -> String {
+    pub(crate) fn places<'a>(&'a self, name: &'a LockName) -> Key<'a> {
         self.key(name, "}:wait:")
     }
 
-    pub(crate) fn entries(&self, name: &LockName) -> String {
+    pub(crate) fn entries<'a>(&'a self, name: &'a LockName) -> Key<'a> {
         self.key(name, "}:from:")
     }
 
@@ -73,23 +77,42 @@ impl Keys {
         (digits == format!("{:02x}", tag(name.as_str()))).then_some(name)
     }
 
-    fn key(&self, name: &LockName, kind: &str) -> String {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    fn key<'a>(&'a self, name: &'a LockName, kind: &'static str) -> Key<'a> {
         let name = name.as_str();
-        let tag = usize::from(tag(name));
-        let mut key = String::with_capacity(self.prefix.len() + 7 + kind.len() + name.len());
-        key.push_str(&self.prefix);
-        key.push_str(":{v1:");
-        key.push(char::from(DIGITS[tag >> 4]));
-        key.push(char::from(DIGITS[tag & 15]));
-        key.push_str(kind);
-        key.push_str(name);
-        key
+        Key { prefix: &self.prefix, tag: tag(name), kind, name }
     }
 }
 
-impl std::fmt::Debug for Keys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// A key of a name, written where it is needed.
+#[derive(Clone, Copy)]
+pub(crate) struct Key<'a> {
+    prefix: &'a str,
+    tag: u8,
+    kind: &'static str,
+    name: &'a str,
+}
+
+impl ToRedisArgs for Key<'_> {
+    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let tag = [self.tag >> 4, self.tag & 15].map(|digit| DIGITS[usize::from(digit)]);
+        let Self { prefix, kind, name, .. } = self;
+        let mut key = out.writer_for_next_arg();
+        for part in [prefix.as_bytes(), b":{v1:", &tag, kind.as_bytes(), name.as_bytes()] {
+            key.write_all(part).expect("a command takes all that is written");
+        }
+    }
+}
+
+impl fmt::Display for Key<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { prefix, tag, kind, name } = self;
+        write!(f, "{prefix}:{{v1:{tag:02x}{kind}{name}")
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keys").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
@@ -119,6 +142,7 @@ fn literal(text: &str) -> String {
 mod tests {
     use super::{Keys, tag};
     use leasehold_api::LockName;
+    use redis::ToRedisArgs;
     use std::collections::HashSet;
 
     fn name(text: &str) -> LockName {
@@ -128,10 +152,16 @@ mod tests {
     #[test]
     fn the_format_is_fixed() {
         let keys = Keys::new("shop");
-        assert_eq!(keys.record(&name("order:1001")), "shop:{v1:34}:lock:order:1001");
-        assert_eq!(keys.places(&name("order:1001")), "shop:{v1:34}:wait:order:1001");
-        assert_eq!(keys.entries(&name("order:1001")), "shop:{v1:34}:from:order:1001");
-        assert_eq!(keys.counter(&name("order:1001")), "shop:{v1:34}:token");
+        let name = name("order:1001");
+        for (key, text) in [
+            (keys.record(&name), "shop:{v1:34}:lock:order:1001"),
+            (keys.places(&name), "shop:{v1:34}:wait:order:1001"),
+            (keys.entries(&name), "shop:{v1:34}:from:order:1001"),
+        ] {
+            assert_eq!(key.to_string(), text);
+            assert_eq!(key.to_redis_args(), [text.as_bytes()]);
+        }
+        assert_eq!(keys.counter(&name), "shop:{v1:34}:token");
         assert_eq!(keys.channels, "shop:wake:");
     }
 
@@ -145,10 +175,12 @@ mod tests {
                 for second in parts {
                     for third in parts {
                         let name = name(&format!("{first}{second}{third}"));
-                        let record = keys.record(&name);
+                        let record = keys.record(&name).to_string();
                         assert_eq!(keys.name(&record), Some(name.clone()));
                         assert_eq!(record.find('{'), Some(prefix.len() + 1));
-                        seen.extend([record, keys.places(&name), keys.entries(&name)]);
+                        let others = [keys.places(&name), keys.entries(&name)];
+                        seen.extend(others.map(|key| key.to_string()));
+                        seen.insert(record);
                     }
                 }
             }
@@ -168,9 +200,9 @@ mod tests {
     #[test]
     fn keys_of_others_have_no_name() {
         let keys = Keys::new("shop");
-        let record = keys.record(&name("a"));
-        assert_eq!(Keys::new("sho").name(&record), None);
-        assert_eq!(keys.name(&keys.places(&name("a"))), None);
+        let a = name("a");
+        assert_eq!(Keys::new("sho").name(&keys.record(&a).to_string()), None);
+        assert_eq!(keys.name(&keys.places(&a).to_string()), None);
         assert_eq!(keys.name("shop:{v1:zz}:lock:a"), None);
         assert_eq!(keys.name("shop:{v1:00}:lock:"), None);
     }

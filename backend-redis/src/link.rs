@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::error::Failure;
 use crate::opening::{Opening, Step};
 use crate::options::Options;
-use crate::scripts::Script;
+use crate::scripts::Call;
 use crate::trace::{self, Works};
 use crate::wire::Wire;
 
@@ -138,23 +138,19 @@ impl Link {
     /// Runs a script on the connection; `sending` hears on which.
     pub(crate) async fn script(
         &self,
-        script: &Script,
-        keys: &[&str],
-        args: &[&str],
+        call: &Call,
         mut sending: impl FnMut(u64) + Send,
     ) -> Result<Answer, Failure> {
-        for _ in 0..RETRIES {
+        let mut retries = RETRIES;
+        loop {
             let wire = self.wire().await?;
             sending(wire.generation);
-            match wire.script(script, keys, args).await {
+            match wire.script(call).await {
                 // It had ended, which nobody had noticed yet.
-                Err(Failure::Unsent(..)) => {}
+                Err(Failure::Unsent(..)) if retries > 0 => retries -= 1,
                 answer => return answer,
             }
         }
-        let wire = self.wire().await?;
-        sending(wire.generation);
-        wire.script(script, keys, args).await
     }
 
     fn open(&self) -> watch::Receiver<Option<Opened>> {

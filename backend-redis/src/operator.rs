@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use leasehold_api::{Error, ErrorKind, Holder, LockName, Operation, Token};
-use redis::Value;
+use redis::{ToRedisArgs, Value};
 
 use crate::answer;
 use crate::driver::{NAME, Redis};
@@ -18,7 +18,7 @@ const STEP: usize = 512;
 impl Redis {
     pub(crate) async fn inspect_name(&self, name: &LockName) -> Result<Option<Holder>, Error> {
         let record = self.keys.record(name);
-        match records(&self.link, &[&record]).await.map_err(looking)?.pop() {
+        match records(&self.link, &[record]).await.map_err(looking)?.pop() {
             None | Some(None | Some(Record::Closed)) => Ok(None),
             Some(Some(Record::Held(holder))) => Ok(Some(holder)),
             Some(Some(Record::Foreign)) => {
@@ -43,8 +43,7 @@ impl Redis {
             scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(STEP);
             let (next, keys) = step(wire.command(&scan).await.map_err(looking)?)?;
             for keys in keys.chunks(STEP) {
-                let keys: Vec<_> = keys.iter().map(String::as_str).collect();
-                let records = records(&self.link, &keys).await.map_err(looking)?;
+                let records = records(&self.link, keys).await.map_err(looking)?;
                 for (key, record) in keys.iter().zip(records) {
                     if let (Some(name), Some(Record::Held(holder))) = (self.keys.name(key), record)
                     {
@@ -61,11 +60,10 @@ impl Redis {
 
     pub(crate) async fn evict_lease(&self, name: &LockName, token: Token) -> Result<bool, Error> {
         let failed = |failure: Failure| failure.into_error(Operation::Evict, Effect::Changes);
-        let record = self.keys.record(name);
-        let (places, entries) = (self.keys.places(name), self.keys.entries(name));
-        let token = token.to_string();
-        let keys = [&*record, &places, &entries];
-        let answer = self.link.script(&EVICT, &keys, &[&token], |_| ()).await.map_err(failed)?;
+        let mut call = EVICT.call(3);
+        call.part(self.keys.record(name)).part(self.keys.places(name));
+        call.part(self.keys.entries(name)).part(token.get());
+        let answer = self.link.script(&call, |_| ()).await.map_err(failed)?;
         match answer::number(&answer.value) {
             Some(ended) => Ok(ended == 1),
             None => Err(failed(answer::UNREADABLE)),
@@ -74,11 +72,13 @@ impl Redis {
 }
 
 /// Reads records, each with what is left of it, in one step.
-async fn records(link: &Link, keys: &[&str]) -> Result<Vec<Option<Record>>, Failure> {
+async fn records(link: &Link, keys: &[impl ToRedisArgs]) -> Result<Vec<Option<Record>>, Failure> {
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    let answer = link.script(&INSPECT, keys, &[], |_| ()).await?;
+    let mut call = INSPECT.call_for_many(keys.len(), 1, 64);
+    call.part(keys);
+    let answer = link.script(&call, |_| ()).await?;
     let items = answer::items(answer.value)?;
     let read = |pair: &[Value]| match pair {
         [Value::Nil, _] => Ok(None),

@@ -28,7 +28,7 @@ pub(crate) async fn probe(wire: &Wire, keys: &Keys) -> Result<Vec<String>, Unfit
     asked.cmd("CONFIG").arg("GET").arg("appendfsync");
     // Scripting, and reading under our prefix: what is forbidden shows now and not at the first
     // lock.
-    asked.add_command(INSPECT.by_text(&[&keys.probe()], &[]));
+    asked.add_command(INSPECT.call(1).part(keys.probe()).by_text());
     for script in all() {
         asked.cmd("SCRIPT").arg("LOAD").arg(script.text); // saves a round trip, and no more
     }

@@ -10,10 +10,12 @@
 //! character, `-` or `+`, which tells a release whether somebody may wait. The scripts write the
 //! first words and compare them; the rest is for people.
 
+use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_api::{Holder, Label, Metadata, Owner, Token};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use redis::{RedisWrite, ToRedisArgs};
 
 const IN_HOST: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 const HOST_MAX_BYTES: usize = 255;
@@ -29,27 +31,54 @@ pub(crate) enum Record {
     Foreign,
 }
 
-/// The rest of a record, after the token and before the mark.
-pub(crate) fn metadata(metadata: &Metadata) -> String {
-    let since = metadata.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let mut end = metadata.host.len().min(HOST_MAX_BYTES);
-    while !metadata.host.is_char_boundary(end) {
-        end -= 1;
-    }
-    let host = utf8_percent_encode(&metadata.host[..end], IN_HOST);
-    let mut words = format!(" {} {since} {host}", metadata.pid);
-    if let Some(label) = &metadata.label {
-        words.push(' ');
-        words.push_str(label.as_str());
-    }
-    words
+/// The first words of a held record, as far as they are known.
+#[derive(Clone, Copy)]
+pub(crate) struct Head {
+    pub(crate) owner: Owner,
+    pub(crate) token: Option<Token>,
 }
 
-/// The first words of a held record, as far as they are known.
-pub(crate) fn head(owner: Owner, token: Option<Token>) -> String {
-    match token {
-        Some(token) => format!("held {owner} {token} "),
-        None => format!("held {owner} "),
+impl ToRedisArgs for Head {
+    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
+        let mut words = out.writer_for_next_arg();
+        let written = words.write_all(b"held ").and_then(|()| words.write_all(&hex(self.owner)));
+        let written = written.and_then(|()| match self.token {
+            Some(token) => write!(words, " {token} "),
+            None => words.write_all(b" "),
+        });
+        written.expect("a command takes all that is written");
+    }
+}
+
+/// An owner as it is written everywhere. On the way of each request, so without `format!`.
+fn hex(owner: Owner) -> [u8; 32] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let bytes = owner.bits().to_be_bytes();
+    std::array::from_fn(|at| {
+        let byte = bytes[at / 2];
+        DIGITS[usize::from(if at % 2 == 0 { byte >> 4 } else { byte & 15 })]
+    })
+}
+
+/// The rest of a record, after the token and before the mark.
+#[derive(Clone, Copy)]
+pub(crate) struct Rest<'a>(pub(crate) &'a Metadata);
+
+impl ToRedisArgs for Rest<'_> {
+    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
+        let Metadata { label, host, pid, since, .. } = self.0;
+        let since = since.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let mut end = host.len().min(HOST_MAX_BYTES);
+        while !host.is_char_boundary(end) {
+            end -= 1;
+        }
+        let host = utf8_percent_encode(&host[..end], IN_HOST);
+        let mut words = out.writer_for_next_arg();
+        let written = write!(words, " {pid} {since} {host}").and_then(|()| match label {
+            Some(label) => write!(words, " {}", label.as_str()),
+            None => Ok(()),
+        });
+        written.expect("a command takes all that is written");
     }
 }
 
@@ -92,8 +121,9 @@ pub(crate) fn remaining(left: i64) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Record, head, metadata, read};
+    use super::{Head, Record, Rest, read};
     use leasehold_api::{Label, Metadata, Owner, Token};
+    use redis::ToRedisArgs;
     use std::time::{Duration, UNIX_EPOCH};
 
     fn said(host: &str, label: Option<&str>) -> Metadata {
@@ -105,6 +135,23 @@ mod tests {
         said
     }
 
+    fn text(part: &impl ToRedisArgs) -> String {
+        String::from_utf8(part.to_redis_args().concat()).unwrap()
+    }
+
+    fn head(owner: Owner, token: Option<Token>) -> String {
+        text(&Head { owner, token })
+    }
+
+    #[test]
+    fn an_owner_is_written_as_it_is_shown() {
+        for bits in [0, 7, 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210, u128::MAX] {
+            let owner = Owner::from_bits(bits);
+            assert_eq!(head(owner, None), format!("held {owner} "));
+            assert_eq!(head(owner, Some(Token::MAX)), format!("held {owner} {} ", Token::MAX));
+        }
+    }
+
     #[test]
     fn metadata_survives_the_record() {
         let owner = Owner::from_bits(7);
@@ -112,7 +159,7 @@ mod tests {
         for host in ["", "db1", "a b%20c", "é\n"] {
             for label in [None, Some(""), Some("nightly"), Some(" a  b -")] {
                 let said = said(host, label);
-                let text = format!("{}{token}{}-", head(owner, None), metadata(&said));
+                let text = format!("{}{token}{}-", head(owner, None), text(&Rest(&said)));
                 let Record::Held(holder) = read(text.as_bytes(), 1500) else { panic!("{text}") };
                 assert!(text.starts_with(&head(owner, Some(token))));
                 assert_eq!((holder.owner, holder.token), (owner, token));
@@ -126,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_long_host_is_cut_at_a_character() {
-        let text = metadata(&said(&"é".repeat(200), None));
+        let text = text(&Rest(&said(&"é".repeat(200), None)));
         assert!(text.ends_with(&"é".repeat(127).replace('é', "%C3%A9")), "{text}");
     }
 

@@ -24,7 +24,7 @@ use crate::link::{Answer, Target};
 use crate::opening::Step;
 use crate::options::Options;
 use crate::pulse::{GATHER, Pulse, Pulsed};
-use crate::scripts::Script;
+use crate::scripts::Call;
 
 /// The name of our connections in the server's list of clients.
 pub(crate) const CLIENT_NAME: &str = "leasehold";
@@ -58,16 +58,11 @@ impl Wire {
 
     /// Runs a script: by its SHA-1, and by its text where the server doesn't know it (yet, or any
     /// more).
-    pub(crate) async fn script(
-        &self,
-        script: &Script,
-        keys: &[&str],
-        args: &[&str],
-    ) -> Result<Answer, Failure> {
+    pub(crate) async fn script(&self, call: &Call) -> Result<Answer, Failure> {
         let from = BootClock.now();
-        let value = match self.command(&script.by_sha(keys, args)).await {
+        let value = match self.command(call.by_sha()).await {
             Err(Failure::Call(error)) if is_noscript(&error) => {
-                self.command(&script.by_text(keys, args)).await?
+                self.command(&call.by_text()).await?
             }
             answer => answer?,
         };
