@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,8 @@ pub(crate) struct Pulse {
     /// Milliseconds after `born`, plus one, of the first write since the last read; 0 for none.
     asked: AtomicU64,
     writes: AtomicU64,
+    /// Requests that wait for their answer.
+    under_way: AtomicUsize,
     ended: AtomicBool,
 }
 
@@ -32,6 +34,7 @@ impl Pulse {
             born: Instant::now(),
             asked: AtomicU64::new(0),
             writes: AtomicU64::new(0),
+            under_way: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
         })
     }
@@ -63,6 +66,12 @@ impl Pulse {
         self.writes.load(Ordering::Acquire)
     }
 
+    /// A request is under way for as long as what this answers is kept.
+    pub(crate) fn request(&self) -> UnderWay<'_> {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        UnderWay(self)
+    }
+
     fn sent(&self) {
         self.writes.fetch_add(1, Ordering::Release);
         if self.asked.load(Ordering::Relaxed) == 0 {
@@ -75,6 +84,15 @@ impl Pulse {
         if self.asked.load(Ordering::Relaxed) != 0 {
             self.asked.store(0, Ordering::Relaxed);
         }
+    }
+}
+
+/// A request that waits for its answer.
+pub(crate) struct UnderWay<'a>(&'a Pulse);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -113,8 +131,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Pulsed<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        // Once round the run queue, so that the callers that are ready share this write.
-        self.gathered = !self.gathered && bytes.len() < GATHER;
+        // Once round the run queue, so that the callers that are ready share this write. A single
+        // caller would wait for nobody.
+        let alone = self.pulse.under_way.load(Ordering::Relaxed) <= 1;
+        self.gathered = !self.gathered && !alone && bytes.len() < GATHER;
         if self.gathered {
             context.waker().wake_by_ref();
             return Poll::Pending;
@@ -138,6 +158,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Pulsed<S> {
 #[cfg(test)]
 mod tests {
     use super::{Pulse, Pulsed};
+    use futures_util::FutureExt;
     use std::time::Duration;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -160,5 +181,20 @@ mod tests {
         assert!(!pulse.is_lost(limit), "answered, although nobody waited for it");
         pulse.end();
         assert!(pulse.is_lost(Duration::from_secs(60)));
+    }
+
+    #[tokio::test]
+    async fn a_write_waits_for_others_only_where_there_are_others() {
+        let (near, _far) = tokio::io::duplex(64);
+        let pulse = Pulse::new();
+        let mut near = Pulsed::new(near, pulse.clone());
+        let one = pulse.request();
+        assert!(near.write_all(b"a").now_or_never().is_some(), "at once");
+        let other = pulse.request();
+        assert!(near.write_all(b"a").now_or_never().is_none(), "once round");
+        near.write_all(b"a").await.unwrap();
+        drop((one, other));
+        assert!(near.write_all(b"a").now_or_never().is_some(), "at once again");
+        assert_eq!(pulse.writes(), 3);
     }
 }

@@ -71,7 +71,7 @@ impl Wire {
 
     pub(crate) async fn command(&self, command: &Cmd) -> Result<Value, Failure> {
         let mut connection = self.connection.clone();
-        let writes = self.pulse.writes();
+        let (_under_way, writes) = (self.pulse.request(), self.pulse.writes());
         let answer = connection.send_packed_command(command).await;
         self.judge(writes, answer.and_then(Value::extract_error))
     }
@@ -79,7 +79,7 @@ impl Wire {
     /// Sends several commands at once; an error that one is answered with stays its answer.
     pub(crate) async fn commands(&self, commands: &Pipeline) -> Result<Vec<Value>, Failure> {
         let mut connection = self.connection.clone();
-        let writes = self.pulse.writes();
+        let (_under_way, writes) = (self.pulse.request(), self.pulse.writes());
         self.judge(writes, connection.send_packed_commands(commands, 0, commands.len()).await)
     }
 
