@@ -6,7 +6,7 @@
 -- Answers the new token, {1, token, ttl left} or {0, record, ttl left}. First comes the free name
 -- that nobody waits for, before the functions that only the others need.
 if redis.call('EXISTS', KEYS[1], KEYS[3]) == 0 then
-  local token = draw(KEYS[2], ARGV[4] or 0)
+  local token = draw(KEYS[2], ARGV[4])
   if type(token) == 'string' then
     redis.call('SET', KEYS[1], ARGV[1] .. token .. ARGV[3] .. '-', 'PX', ARGV[2])
     if KEYS[4] then -- it was woken: its place is gone, its entry is not

@@ -17,7 +17,7 @@ local answer
 if value then
   answer = { 1, string.match(value, '^held %x+ (%d+)'), redis.call('PTTL', KEYS[1]) }
 else
-  answer = draw(KEYS[2], ARGV[4] or 0)
+  answer = draw(KEYS[2], ARGV[4])
   if type(answer) == 'table' then
     return answer
   end
