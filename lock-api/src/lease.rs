@@ -249,7 +249,8 @@ impl Metadata {
     /// Metadata of this process, from now on, without host and label.
     #[must_use]
     pub fn of_this_process() -> Self {
-        let host = Arc::from("");
+        // The empty `Arc<str>` of the standard library is not allocated anew.
+        let host = Arc::default();
         Self { label: None, host, pid: std::process::id(), since: SystemTime::now() }
     }
 }
