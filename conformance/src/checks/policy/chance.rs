@@ -52,8 +52,14 @@ async fn c1_release_right_after_a_slow_grant_leaves_nothing_renewed(bench: &Benc
                 answer => answer?,
             };
             match guard.release().await {
-                Err(error) if error.kind() != ErrorKind::Lost => Err(error.into()),
-                _ => Ok::<_, Failure>(name),
+                Ok(()) => Ok(name),
+                // On a busy machine so short a TTL runs out, or its third, without an answer.
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::Lost | ErrorKind::Indeterminate) =>
+                {
+                    Ok(name)
+                }
+                Err(error) => Err(Failure::from(error)),
             }
         });
         let names = try_join_all(round).await?;
