@@ -33,6 +33,7 @@ pub(crate) const ALL: &[&[Check]] = &[
     policy::waiting::CHECKS,
     policy::crowd::CHECKS,
     policy::line::CHECKS,
+    policy::leaving::CHECKS,
     policy::answers::CHECKS,
     policy::cleanup::CHECKS,
     policy::outcomes::CHECKS,

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_api::{
-    Acquired, Backend, Claim, Error, Loss, Owner, Released, Ticket, Ttl, async_trait,
+    Acquired, Backend, Claim, Error, LockName, Loss, Owner, Released, Ticket, Ttl, async_trait,
 };
 use tokio::sync::watch;
 
@@ -41,12 +41,19 @@ pub(super) const WRONG: &[Wrong] = &[
         wakes_all,
     ),
     Wrong::new(
+        "closing_wakes_nobody",
+        "wakes nobody when a release closes the name",
+        &["waiting::closing_tells_the_first_waiter"],
+        closing_wakes_nobody,
+    ),
+    Wrong::new(
         "quitter_keeps_the_wake_up",
         "does nothing at a release of what is not held",
         &[
             "waiting::giving_up_after_the_wake_up_passes_it_on",
             "waiting::giving_up_leaves_the_line",
             "waiting::strangers_release_wakes_the_first",
+            "hand_over::waiter_that_leaves_a_yielded_hand_over_leaves_no_place",
         ],
         || twisted(|| QuitterKeepsTheWakeUp),
     ),
@@ -150,6 +157,38 @@ impl Twist for WakesAll {
         match known {
             Some(known) => drop(releases.wait_for(|count| *count > known).await),
             None => pending().await,
+        }
+    }
+}
+
+/// The names that were closed.
+#[derive(Debug, Clone, Default)]
+struct ClosingWakesNobody(Arc<Mutex<HashSet<LockName>>>);
+
+fn closing_wakes_nobody() -> MemorySubject {
+    let twist = ClosingWakesNobody::default();
+    twisted(move || twist.clone())
+}
+
+#[async_trait]
+impl Twist for ClosingWakesNobody {
+    async fn release(
+        &self,
+        right: &Arc<dyn Backend>,
+        ticket: &Ticket,
+        reopen_after: Option<Duration>,
+    ) -> Result<Released, Error> {
+        if reopen_after.is_some() {
+            self.0.lock().expect("no holder panics").insert(ticket.name.clone());
+        }
+        right.release(ticket, reopen_after).await
+    }
+
+    async fn wake(&self, right: &Arc<dyn Backend>, claim: &Claim) {
+        right.wake(claim).await;
+        let closed = self.0.lock().expect("no holder panics").contains(&claim.name);
+        if closed {
+            pending().await
         }
     }
 }

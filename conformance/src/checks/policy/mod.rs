@@ -13,6 +13,7 @@ pub(super) mod cuts;
 pub(super) mod ending;
 pub(super) mod entries;
 pub(super) mod exclusion;
+pub(super) mod leaving;
 pub(super) mod line;
 pub(super) mod link;
 pub(super) mod loss;
