@@ -132,7 +132,7 @@ impl Schedule {
                 // One that is over is settled at its deadline's look, or by its guard.
                 let _ = held.extend(validity, now);
                 let in_time = now < asked_at.saturating_add(ttl / 6);
-                let all_well = in_time && plan.failing.remove(&owner) && plan.failing.is_empty();
+                let all_well = in_time && plan.recovers(owner) && plan.failing.is_empty();
                 let after = if all_well { After::AllWell } else { After::Nothing };
                 // Not at once, however little it says that remains: a driver that says so each
                 // time would be asked without end.
@@ -190,8 +190,14 @@ impl Plan {
     }
 
     fn take(&mut self, owner: Owner) -> Option<Entry> {
-        self.failing.remove(&owner);
+        self.recovers(owner);
         self.unplan(owner)
+    }
+
+    /// Notes that renewals of a lease do not fail, or are no matter any more; says whether they did.
+    fn recovers(&mut self, owner: Owner) -> bool {
+        // Nearly always none fails, and then nothing is hashed.
+        !self.failing.is_empty() && self.failing.remove(&owner)
     }
 
     fn unplan(&mut self, owner: Owner) -> Option<Entry> {
