@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use serde::Deserialize;
 
 /// Runs commands under a distributed lock, and shows who holds it.
 #[derive(Debug, Parser)]
@@ -18,8 +19,10 @@ pub(crate) struct Arguments {
 
 const AFTER: &str = "\
 Environment:
-  LEASEHOLD_URL  the lock server, as --url; it may hold a password
-  LEASEHOLD_LOG  what is logged to standard error: error (default), warn, info, debug or trace
+  LEASEHOLD_URL  the lock server, as --url; it may hold a password, and is then kept
+                 from the command
+  LEASEHOLD_LOG  what is logged to standard error: off, error (default), warn,
+                 info, debug or trace
 
 Example:
   export LEASEHOLD_URL=redis://127.0.0.1:6379
@@ -44,12 +47,6 @@ pub(crate) enum Verb {
     #[command(after_help = "Example:\n  leasehold man /usr/local/share/man/man1")]
     Man {
         directory: PathBuf,
-    },
-    /// What `run` starts between itself and the command.
-    #[command(hide = true)]
-    Supervise {
-        #[arg(last = true, required = true)]
-        command: Vec<OsString>,
     },
 }
 
@@ -97,8 +94,8 @@ pub(crate) struct Run {
     #[arg(long, value_enum)]
     pub(crate) guarantee: Option<Guarantee>,
 
-    /// Time from SIGTERM to SIGKILL, at most half of the TTL [default: a quarter of the TTL, at
-    /// most 10s]
+    /// Time from SIGTERM to SIGKILL, at most half of the TTL and of max-hold [default: a quarter of
+    /// them, at most 10s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) kill_after: Option<Duration>,
 
@@ -119,7 +116,7 @@ command can't be run or is not there.
 Example:
   leasehold run --wait 10m --label web-3 nightly -- ./report.sh";
 
-/// Show who holds the lock NAME.
+/// Show who holds the lock NAME. A free one may still be closed by a `--min-hold`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold status nightly --json")]
 pub(crate) struct Status {
@@ -201,7 +198,8 @@ pub(crate) struct Output {
     pub(crate) json: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Guarantee {
     /// Two holders may overlap once in a blue moon
     Efficiency,

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-/// When the command must get SIGTERM, and when it must get SIGKILL, in nanoseconds of the boot
-/// clock, which all processes of one machine share.
+/// When the command must get SIGTERM, and when it must get SIGKILL, in milliseconds of the
+/// boot clock, which all processes of one machine share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Limits {
     terminate: u64,
@@ -42,6 +42,8 @@ pub(crate) enum News {
     Stopped(i32),
     /// The command could not be started: the system's error number, and its text.
     Failed(Option<i32>, String),
+    /// The limit was over before the command was started.
+    Late,
     /// The command and all that it left are gone.
     Ended(Ended),
 }
@@ -51,22 +53,30 @@ pub(crate) enum News {
 pub(crate) struct Ended {
     /// Its exit status, or 128 + the signal that ended it, as shells say it.
     pub(crate) status: u8,
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
     /// The supervisor ended it, because of the lock.
     pub(crate) because_of_the_lock: bool,
 }
 
 impl Limits {
     pub(crate) fn new(terminate: Instant, kill: Instant) -> Self {
-        let nanos = |at: Instant| u64::try_from(at.since_origin().as_nanos()).unwrap_or(u64::MAX);
-        Self { terminate: nanos(terminate), kill: nanos(kill) }
+        // Down to whole milliseconds: what is computed twice of one deadline is the same then.
+        let millis = |at: Instant| u64::try_from(at.since_origin().as_millis()).unwrap_or(u64::MAX);
+        Self { terminate: millis(terminate), kill: millis(kill) }
+    }
+
+    /// The earlier of each.
+    pub(crate) fn stricter(self, other: Self) -> Self {
+        Self { terminate: self.terminate.min(other.terminate), kill: self.kill.min(other.kill) }
     }
 
     pub(crate) fn terminate(self) -> Instant {
-        Instant::from_origin(std::time::Duration::from_nanos(self.terminate))
+        Instant::from_origin(std::time::Duration::from_millis(self.terminate))
     }
 
     pub(crate) fn kill(self) -> Instant {
-        Instant::from_origin(std::time::Duration::from_nanos(self.kill))
+        Instant::from_origin(std::time::Duration::from_millis(self.kill))
     }
 }
 
@@ -169,7 +179,9 @@ mod tests {
         let (ours, theirs) = Channel::pair().unwrap();
         let theirs = Channel::new(theirs).unwrap();
         ours.send(&Order::Signal(15)).unwrap();
-        theirs.send(&News::Ended(Ended { status: 7, because_of_the_lock: false })).unwrap();
+        theirs
+            .send(&News::Ended(Ended { status: 7, signal: None, because_of_the_lock: false }))
+            .unwrap();
         drop(theirs);
         let last = ours.receive::<News>().await.unwrap();
         assert!(matches!(last, Some(News::Ended(Ended { status: 7, .. }))), "{last:?}");

@@ -1,7 +1,7 @@
 //! The command and its supervising process, as `leasehold` sees them.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
@@ -11,9 +11,12 @@ use leasehold::Guard;
 use leasehold_api::{BootClock, Clock};
 use rustix::process::{Pid, Signal, WaitOptions, getpid};
 
-use crate::channel::{Channel, Limits, News, Order};
+use crate::channel::{Channel, Ended, Limits, News, Order};
 use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND};
-use crate::family::{can_see_processes, signal_all_below};
+use crate::family::{can_see_processes, children, kill_all_below};
+use crate::output::say;
+use crate::signals::Passed;
+use crate::supervise::VERB;
 use crate::target::{VARIABLE, holds_password};
 use crate::terminal::Terminal;
 
@@ -25,7 +28,10 @@ pub(crate) struct Command {
     /// The command's process group, once it runs.
     group: Option<Pid>,
     terminal: Option<Terminal>,
-    sent: Option<Limits>,
+    sent: Limits,
+    /// Children that this process had before: a shell may have become it by `exec`.
+    before: Vec<i32>,
+    interrupted: Option<i32>,
 }
 
 impl Command {
@@ -38,15 +44,16 @@ impl Command {
     ) -> io::Result<Self> {
         if !can_see_processes() {
             let message =
-                "/proc does not show processes: what the command starts could not be ended";
+                "/proc does not show this process: what the command starts could not be ended";
             return Err(io::Error::other(message));
         }
         // If the supervisor is killed, what it supervised becomes ours.
         rustix::process::set_child_subreaper(Some(getpid()))?;
+        let before = children();
         let (channel, theirs) = Channel::pair()?;
         // The running program, also where its file has been replaced.
         let mut supervisor = std::process::Command::new("/proc/self/exe");
-        supervisor.arg0("leasehold").arg("supervise").arg("--").args(command);
+        supervisor.arg0("leasehold").arg(VERB).args(command);
         supervisor.stdin(Stdio::from(theirs)).process_group(0);
         supervisor.env("LEASEHOLD_NAME", guard.name().as_str());
         supervisor.env("LEASEHOLD_TOKEN", token.to_string());
@@ -62,7 +69,9 @@ impl Command {
             supervisor: Pid::from_child(&child),
             group: None,
             terminal: Terminal::open(),
-            sent: Some(limits),
+            sent: limits,
+            before,
+            interrupted: None,
         })
     }
 
@@ -76,8 +85,8 @@ impl Command {
     /// Moves the command's limits.
     pub(crate) fn limit(&mut self, limits: Limits) {
         // Unsent because the supervisor is stopped, the older and stricter ones hold.
-        if self.sent != Some(limits) && self.channel.send(&Order::Limits(limits)).is_ok() {
-            self.sent = Some(limits);
+        if self.sent != limits && self.channel.send(&Order::Limits(limits)).is_ok() {
+            self.sent = limits;
         }
     }
 
@@ -86,10 +95,16 @@ impl Command {
         let _ = self.channel.send(&Order::Signal(number));
     }
 
-    /// The command runs: gives it the terminal's foreground, if that is ours.
-    pub(crate) fn started(&mut self, group: i32) {
+    /// The command runs. As a job in the foreground it gets that foreground at once; not as a part
+    /// of a pipeline, whose other parts need the terminal too, nor as a script's background job,
+    /// which ignores SIGINT.
+    pub(crate) fn started(&mut self, group: i32, signals: &Passed) {
         self.group = Pid::from_raw(group);
+        let in_front = io::stdin().is_terminal()
+            && io::stdout().is_terminal()
+            && !signals.ignores(Signal::INT.as_raw());
         if let (Some(terminal), Some(group)) = (&mut self.terminal, self.group)
+            && in_front
             && terminal.give(group)
         {
             // It may have been stopped because it read before.
@@ -97,48 +112,63 @@ impl Command {
         }
     }
 
-    /// The command was stopped. Where it only wants the terminal, it gets it; else, as by Ctrl-Z,
-    /// this process stops with it, so that the shell sees it, and the two go on together. Nothing
-    /// is renewed meanwhile.
+    /// The command was stopped. Where it only wants the terminal, it gets it; else, by Ctrl-Z, this
+    /// process stops with it, so that the shell sees it, and the two go on together. Nothing is
+    /// renewed meanwhile. Stopped by other means, it stays so, and keeps its lock.
     pub(crate) fn stopped(&mut self, signal: i32, guard: &Guard) {
         let (Some(terminal), Some(group)) = (&mut self.terminal, self.group) else { return };
-        let wants_terminal = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&signal);
-        if !(wants_terminal && terminal.give(group)) {
-            let left = Duration::from_secs(guard.remaining().as_secs());
-            eprintln!("leasehold: stopped; unless continued within {left:?}, the lock is lost");
-            terminal.take_back();
-            let _ = rustix::process::kill_current_process_group(Signal::TSTP);
-            terminal.give(group);
+        match Signal::from_named_raw(signal) {
+            Some(Signal::TTIN | Signal::TTOU) if terminal.give(group) => {}
+            Some(Signal::TSTP | Signal::TTIN | Signal::TTOU) => {
+                let left = Duration::from_secs(guard.remaining().as_secs());
+                say(&format!("stopped; unless continued within {left:?}, the lock is lost"));
+                terminal.take_back();
+                let _ = rustix::process::kill_current_process_group(Signal::TSTP);
+                terminal.give(group);
+            }
+            _ => return,
         }
         self.pass_on(Signal::CONT.as_raw());
+    }
+
+    /// The command has ended: the terminal is ours again.
+    pub(crate) fn ended(&mut self, ended: Ended) {
+        let had_it = self.terminal.as_mut().is_some_and(Terminal::take_back);
+        let of_keys = [Signal::INT, Signal::QUIT].map(Signal::as_raw);
+        self.interrupted = ended.signal.filter(|signal| had_it && of_keys.contains(signal));
+    }
+
+    /// The signal by which a key ended the command, while it had the terminal's foreground.
+    pub(crate) fn was_interrupted(&self) -> Option<i32> {
+        self.interrupted
     }
 
     /// The lock is gone: ends the command, by the supervisor and, in case that is stopped, here.
     pub(crate) fn kill(&self) {
         let _ = self.channel.send(&Order::Kill);
-        signal_all_below(self.supervisor, Signal::KILL);
+        kill_all_below(self.supervisor, &[]);
     }
 
     /// Ends the supervisor and all that it left, which are our children then. Answers whether all
-    /// are gone within 5 s.
-    pub(crate) async fn end_all(&self) -> bool {
-        const AGAIN: Duration = Duration::from_millis(10);
-        let until = BootClock.now().saturating_add(Duration::from_secs(5));
+    /// are gone. It gives up some time after the lock is lost, and not before: it must not be
+    /// released while anything runs.
+    pub(crate) async fn end_all(&self, guard: &Guard) -> bool {
+        const AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+        const GIVE_UP: Duration = Duration::from_secs(5);
         let _ = rustix::process::kill_process(self.supervisor, Signal::KILL);
-        loop {
-            signal_all_below(getpid(), Signal::KILL);
-            loop {
-                match rustix::process::wait(WaitOptions::NOHANG) {
-                    Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
-                    Ok(None) => break,
-                    Err(_) => return true,
-                }
-            }
-            if BootClock.now() >= until {
+        let mut again = AGAIN.0;
+        let mut end = BootClock.now().saturating_add(GIVE_UP);
+        while kill_all_below(getpid(), &self.before) {
+            while matches!(rustix::process::wait(WaitOptions::NOHANG), Ok(Some(_))) {}
+            if guard.is_held() {
+                end = BootClock.now().saturating_add(GIVE_UP);
+            } else if BootClock.now() >= end {
                 return false;
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(again).await;
+            again = (again * 2).min(AGAIN.1);
         }
+        true
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+use crate::args::Guarantee;
 use crate::exit::Failure;
 use crate::target::holds_password;
 
@@ -16,7 +17,7 @@ use crate::target::holds_password;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
     pub(crate) url: String,
-    pub(crate) guarantee: Option<String>,
+    pub(crate) guarantee: Option<Guarantee>,
     #[serde(default, deserialize_with = "duration")]
     pub(crate) ttl: Option<Duration>,
     #[serde(default, deserialize_with = "duration")]

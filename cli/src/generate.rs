@@ -1,6 +1,6 @@
 //! `leasehold completions` and `leasehold man`: what packagers install beside the program.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 
 use clap::CommandFactory as _;
@@ -8,12 +8,13 @@ use clap_complete::Shell;
 
 use crate::args::Arguments;
 use crate::exit::Failure;
+use crate::output::write;
 
 /// Prints a completion script.
 pub(crate) fn completions(shell: Shell) -> Result<u8, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "leasehold", &mut script);
-    io::stdout().write_all(&script)?;
+    write(&script)?;
     Ok(0)
 }
 

@@ -61,6 +61,9 @@ pub(crate) async fn status(asked: &Status) -> Result<u8, Failure> {
 /// Prints all locks that are held.
 pub(crate) async fn list(asked: &List) -> Result<u8, Failure> {
     let settings = Settings::find(&asked.target, None)?;
+    if !asked.prefix.is_empty() {
+        name(&asked.prefix)?; // no name begins with what none can be
+    }
     let locks = settings.connect().await?;
     let held = locks.backend().list(&asked.prefix).await?;
     if asked.output.json {

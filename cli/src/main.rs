@@ -12,7 +12,9 @@ mod exit;
 mod family;
 mod generate;
 mod inspect;
+mod outcome;
 mod output;
+mod plan;
 mod run;
 mod signals;
 mod supervise;
@@ -20,6 +22,7 @@ mod target;
 mod terminal;
 mod waiting;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -29,6 +32,10 @@ use crate::args::{Arguments, Verb};
 use crate::exit::{Failure, USAGE};
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == supervise::VERB) {
+        return end(supervise::supervise(words.collect()));
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -38,10 +45,14 @@ fn main() -> ExitCode {
             return ExitCode::from(status);
         }
     };
-    match obey(arguments.verb) {
+    end(obey(arguments.verb))
+}
+
+fn end(status: Result<u8, Failure>) -> ExitCode {
+    match status {
         Ok(status) => ExitCode::from(status),
         Err(failure) => {
-            eprintln!("leasehold: {failure}");
+            output::say(&failure);
             ExitCode::from(failure.status)
         }
     }
@@ -56,7 +67,6 @@ fn obey(verb: Verb) -> Result<u8, Failure> {
         Verb::Check(asked) => online(check::check(&asked)),
         Verb::Completions { shell } => generate::completions(shell),
         Verb::Man { directory } => generate::man(&directory),
-        Verb::Supervise { command } => supervise::supervise(command),
     }
 }
 
@@ -81,6 +91,12 @@ fn log() -> Result<(), Failure> {
         })?,
         _ => LevelFilter::ERROR,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        // A log that can't be written must not end a command.
+        .log_internal_errors(false)
+        .init();
     Ok(())
 }

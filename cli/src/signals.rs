@@ -7,7 +7,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// The signals that are passed on, caught. Those that were ignored when this process started stay
 /// ignored (`nohup`, a shell's background job), here and for the command.
 #[derive(Debug)]
-pub(crate) struct Passed(Vec<(i32, Signal)>);
+pub(crate) struct Passed {
+    caught: Vec<(i32, Signal)>,
+    /// A set of bits.
+    ignored: u64,
+}
 
 impl Passed {
     /// Catches them, from now on until this process ends.
@@ -23,7 +27,20 @@ impl Passed {
         let ignored = ignored_now();
         let wanted = kinds.into_iter().filter(|kind| !has(ignored, kind.as_raw_value()));
         let caught = wanted.map(|kind| Ok((kind.as_raw_value(), signal(kind)?)));
-        Ok(Self(caught.collect::<io::Result<_>>()?))
+        Ok(Self { caught: caught.collect::<io::Result<_>>()?, ignored })
+    }
+
+    /// Whether this signal was ignored when this process started.
+    pub(crate) fn ignores(&self, number: i32) -> bool {
+        has(self.ignored, number)
+    }
+
+    /// Sends a signal to our process group, as a terminal does, and then ends by it.
+    pub(crate) fn end_us_and_our_group_by(&self, number: i32) {
+        if let Some(signal) = rustix::process::Signal::from_named_raw(number) {
+            let _ = rustix::process::kill_current_process_group(signal); // caught by us
+            let _ = signal_hook::low_level::emulate_default_handler(number);
+        }
     }
 
     /// The next one's number.
@@ -31,7 +48,7 @@ impl Passed {
     /// Dropped at any await, no signal is lost.
     pub(crate) async fn next(&mut self) -> i32 {
         std::future::poll_fn(|context| {
-            for (number, signal) in &mut self.0 {
+            for (number, signal) in &mut self.caught {
                 if let std::task::Poll::Ready(Some(())) = signal.poll_recv(context) {
                     return std::task::Poll::Ready(*number);
                 }

@@ -13,7 +13,9 @@
 //!      |                             |                      |
 //!      | the command ends            | no child is left     | no child is left
 //!      v                             v                      v
-//!   [left over: SIGTERM] --------> told: ended  <-----------+
+//!   [left over: SIGTERM] ---------> told: ended <-----------+
+//!      |  after as long as from terminate to kill           ^
+//!      `----------------------> [killing] -------------------
 //! ```
 
 use std::ffi::OsString;
@@ -29,11 +31,15 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::channel::{Channel, Ended, Limits, News, Order};
 use crate::exit::Failure;
-use crate::family::signal_all_below;
+use crate::family::{kill_all_below, signal_all_below};
 use crate::signals::Passed;
 
-/// How often what does not end is killed again: what it forks meanwhile must go too.
-const AGAIN: Duration = Duration::from_millis(10);
+/// The first word of the supervising process.
+pub(crate) const VERB: &str = "__supervise";
+
+/// When what does not end is killed again, for what it forks meanwhile must go too: at first, and
+/// at most.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
 /// The `main` of the supervising process. Its standard input is the channel.
 ///
@@ -42,9 +48,11 @@ const AGAIN: Duration = Duration::from_millis(10);
 /// What the system refuses before the command is started; `leasehold` sees the channel end.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn supervise(command: Vec<OsString>) -> Result<u8, Failure> {
+    // Its own name: `pkill -9 leasehold` leaves it what has to be ended.
+    rustix::thread::set_name(c"lock-supervisor")?;
     let channel = Channel::new(io::stdin().as_fd().try_clone_to_owned()?)?;
     rustix::process::set_child_subreaper(Some(getpid()))?;
-    // Whoever signals all processes of this name means the command, and `leasehold` passes it on.
+    // Whoever signals both of us means the command, and `leasehold` passes it on.
     let _caught = Passed::catch()?;
     let Some((Order::Limits(limits), Some(input))) = channel.receive_with().await? else {
         return Ok(0); // it ended before it said what to do
@@ -52,8 +60,7 @@ pub(crate) async fn supervise(command: Vec<OsString>) -> Result<u8, Failure> {
     // Before the start, so that no end is missed.
     let mut children = signal(SignalKind::child())?;
     if BootClock.now() >= limits.terminate() {
-        let never = Ended { status: 128 + 15, because_of_the_lock: true };
-        channel.send(&News::Ended(never))?;
+        channel.send(&News::Late)?;
         return Ok(0);
     }
     let mut family = match start(command, input) {
@@ -123,11 +130,14 @@ struct Family {
     phase: Phase,
     /// The command's own status, once it has ended.
     status: Option<u8>,
+    signal: Option<i32>,
     because_of_the_lock: bool,
     /// The signal by which the command was stopped, until it is told.
     stopped: Option<i32>,
     /// Time from SIGTERM to SIGKILL.
     grace: Duration,
+    /// Time to the next SIGKILL.
+    again: Duration,
 }
 
 impl Family {
@@ -137,9 +147,11 @@ impl Family {
             limits,
             phase: Phase::Running,
             status: None,
+            signal: None,
             because_of_the_lock: false,
             stopped: None,
             grace: limits.kill().since(limits.terminate()),
+            again: AGAIN.0,
         }
     }
 
@@ -147,13 +159,16 @@ impl Family {
         let killed = 128 + 9;
         Ended {
             status: self.status.unwrap_or(killed),
+            signal: self.signal,
             because_of_the_lock: self.because_of_the_lock,
         }
     }
 
     fn obey(&mut self, order: Order) {
         match order {
-            Order::Limits(limits) => self.limits = limits,
+            Order::Limits(limits) if self.phase == Phase::Running => self.limits = limits,
+            // What was told to end must: a renewal that comes now does not take that back.
+            Order::Limits(limits) => self.limits = self.limits.stricter(limits),
             Order::Signal(number) => self.pass_on(number),
             Order::Kill => {
                 self.because_of_the_lock |= self.status.is_none();
@@ -179,7 +194,7 @@ impl Family {
             Phase::Running => self.limits.terminate(),
             Phase::Terminating => self.limits.kill(),
             Phase::LeftOver(until) => until.min(self.limits.kill()),
-            Phase::Killing => BootClock.now().saturating_add(AGAIN),
+            Phase::Killing => BootClock.now().saturating_add(self.again),
         }
     }
 
@@ -194,14 +209,17 @@ impl Family {
                 self.phase = Phase::Killing;
                 self.kill();
             }
-            Phase::Killing => self.kill(),
+            Phase::Killing => {
+                self.again = (self.again * 2).min(AGAIN.1);
+                self.kill();
+            }
         }
     }
 
     fn terminate(&self) {
-        signal_all_below(getpid(), Signal::TERM);
+        signal_all_below(getpid(), &[], Signal::TERM);
         // A stopped process gets it when it goes on.
-        signal_all_below(getpid(), Signal::CONT);
+        signal_all_below(getpid(), &[], Signal::CONT);
     }
 
     fn kill(&self) {
@@ -209,7 +227,7 @@ impl Family {
         if self.status.is_none() {
             let _ = rustix::process::kill_process_group(self.leader, Signal::KILL);
         }
-        signal_all_below(getpid(), Signal::KILL);
+        kill_all_below(getpid(), &[]);
     }
 
     /// Reaps all that has ended, the command and what it left.
@@ -233,7 +251,8 @@ impl Family {
         if status.stopped() {
             self.stopped = status.stopping_signal();
         } else {
-            let signalled = || status.terminating_signal().map(|signal| 128 + signal);
+            self.signal = status.terminating_signal();
+            let signalled = || self.signal.map(|signal| 128 + signal);
             let code = status.exit_status().or_else(signalled).unwrap_or(255);
             self.status = Some(u8::try_from(code).unwrap_or(255));
         }

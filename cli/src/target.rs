@@ -38,9 +38,8 @@ impl Settings {
             (None, None) => Config { url: from_environment()?, ..Config::default() },
         };
         let mut url = parse(&config.url)?;
-        let guarantee = guarantee.map(Guarantee::key).or(config.guarantee.as_deref());
-        if let Some(guarantee) = guarantee {
-            set(&mut url, "guarantee", guarantee);
+        if let Some(guarantee) = guarantee.or(config.guarantee) {
+            set(&mut url, "guarantee", guarantee.key());
         }
         if url.scheme() == "memory" {
             return Err(Failure::config(

@@ -19,6 +19,11 @@ impl Terminal {
     /// `None` without a terminal.
     pub(crate) fn open() -> Option<Self> {
         let device = File::options().read(true).write(true).open("/dev/tty").ok()?;
+        // A background process that takes the foreground, or writes where `stty tostop` is set, is
+        // stopped by SIGTTOU, unless it blocks it. Children get a mask of their own.
+        let mut blocked = SigSet::empty();
+        blocked.add(Signal::SIGTTOU);
+        blocked.thread_block().ok()?;
         Some(Self { device, given: None })
     }
 
@@ -32,20 +37,14 @@ impl Terminal {
         foreground == Some(group)
     }
 
-    /// Takes the foreground back, if the group that it was given to still has it.
-    pub(crate) fn take_back(&mut self) {
-        if let Some(group) = self.given.take()
-            && tcgetpgrp(&self.device).ok() == Some(group)
-        {
-            // A background process that does this gets SIGTTOU, unless it blocks it.
-            let mut blocked = SigSet::empty();
-            blocked.add(Signal::SIGTTOU);
-            let before = blocked.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK);
+    /// Takes the foreground back, if the group that it was given to still has it. Answers that.
+    pub(crate) fn take_back(&mut self) -> bool {
+        let had_it =
+            self.given.take().is_some_and(|group| tcgetpgrp(&self.device).ok() == Some(group));
+        if had_it {
             let _ = tcsetpgrp(&self.device, getpgrp());
-            if let Ok(before) = before {
-                let _ = before.thread_set_mask();
-            }
         }
+        had_it
     }
 }
 

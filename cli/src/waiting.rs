@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::exit::{Failure, NOT_ACQUIRED, UNAVAILABLE};
 use crate::inspect::describe;
+use crate::output::say;
 use crate::target::Settings;
 
 /// An unreachable store is asked for so long, however long the wait.
@@ -110,7 +111,7 @@ async fn watch(locks: &Locks, name: &LockName, patience: Patience) -> Failure {
                     && told != owner
                     && let Some(holder) = holder
                 {
-                    eprintln!("leasehold: waiting for `{name}`, {}", held_by(&holder));
+                    say(&format!("waiting for `{name}`, {}", held_by(&holder)));
                 }
                 told = owner;
                 None

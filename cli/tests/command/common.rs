@@ -142,7 +142,7 @@ pub(crate) fn now() -> f64 {
 }
 
 /// Whether any living process has this text among its arguments, and is none of `leasehold`'s own.
-fn lives(text: &str) -> bool {
+pub(crate) fn lives(text: &str) -> bool {
     processes().iter().any(|(pid, arguments)| arguments.contains(text) && !is_ours(*pid))
 }
 
@@ -166,16 +166,16 @@ pub(crate) fn processes() -> Vec<(u32, String)> {
 
 /// The child of a process that is the supervisor.
 pub(crate) async fn supervisor_of(child: &Child) -> Result<Pid, Failure> {
-    let parent = child.id();
-    let mut found = None;
-    until("there is a supervisor", || {
-        let path = format!("/proc/{parent}/task/{parent}/children");
-        let children = std::fs::read_to_string(path).unwrap_or_default();
-        found = children.split_whitespace().next().and_then(|pid| pid.parse().ok());
-        found.is_some()
-    })
-    .await?;
-    Ok(Pid::from_raw(found.unwrap()).unwrap())
+    let parent = Pid::from_child(child);
+    until("there is a supervisor", || !children_of(parent).is_empty()).await?;
+    Ok(children_of(parent)[0])
+}
+
+pub(crate) fn children_of(parent: Pid) -> Vec<Pid> {
+    let number = parent.as_raw_pid();
+    let children = std::fs::read_to_string(format!("/proc/{number}/task/{number}/children"));
+    let children = children.unwrap_or_default();
+    children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
 pub(crate) fn send(child: &Child, signal: Signal) {

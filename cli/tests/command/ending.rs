@@ -46,8 +46,6 @@ pub(crate) async fn f1_c10_c135_a_killed_leasehold_leaves_no_command_and_a_free_
     let child = beating(server.url(), "killed", &heart).await?;
     send(&child, Signal::KILL);
     let killed = now();
-    // Long before its TTL.
-    within(Duration::from_secs(1), "the command is gone", || !heart.beating()).await?;
     next(server.url(), "killed", &heart).await?;
     let waited = now() - killed;
     ensure!(waited < 2.0 + 3.0, "the lock was free after {waited} s");
@@ -108,18 +106,17 @@ pub(crate) async fn f22_c52_cut_connections_do_not_end_the_command() -> Verdict 
         () = cuts => unreachable!("it cuts for ever"),
     };
     ensure!(told.code == Some(0) && told.err.is_empty(), "{told:?}");
+    ensure!(proxy.counts().accepted > 3, "nothing was cut: {:?}", proxy.counts());
     Ok(())
 }
 
 pub(crate) async fn f25_a_server_that_restarts_with_its_data_does_not_end_the_command() -> Verdict {
     let server = Redis::new().controlled().append_only().start().await?;
-    let child = run(server.url(), &["--ttl", "8s", "restarted", "--", "sleep", "5"]).spawn()?;
-    for _ in 0..400 {
-        if status(server.url(), "restarted").await["held"] == true {
-            break;
-        }
-    }
+    let words = ["--ttl", "8s", "restarted", "--", "sh", "-c", "echo up; sleep 5"];
+    let mut child = run(server.url(), &words).spawn()?;
+    ensure!(first_line(child.stdout.as_mut().unwrap()) == "up", "it did not come up");
     let token = status(server.url(), "restarted").await["token"].clone();
+    ensure!(token.is_u64(), "it is not held: {token}");
     server.restart().await?;
     ensure!(status(server.url(), "restarted").await["token"] == token, "it is another's");
     let told = told_by(child).await;
@@ -146,7 +143,7 @@ pub(crate) async fn f73_c19_an_evicted_lock_ends_the_command() -> Verdict {
     let told = told(evict).await;
     ensure!(told.code == Some(0), "{told:?}");
     // By its next renewal, a third of the TTL later.
-    within(Duration::from_millis(1500), "the command is gone", || !heart.beating()).await?;
+    within(Duration::from_secs(4), "the command is gone", || !heart.beating()).await?;
     lost(&told_by(child).await)
 }
 
@@ -158,7 +155,7 @@ pub(crate) async fn f74_c148_an_overwritten_lock_ends_the_command_and_is_left_al
     let keys = truth.keys("").await?;
     let key = keys.keys().find(|key| key.ends_with(b"overwritten")).unwrap();
     truth.set(key, b"an operator's", None).await?;
-    within(Duration::from_millis(1500), "the command is gone", || !heart.beating()).await?;
+    within(Duration::from_secs(4), "the command is gone", || !heart.beating()).await?;
     lost(&told_by(child).await)?;
     let entry = truth.entry(key).await?.unwrap();
     ensure!(entry.value.text() == Some("an operator's"), "it was overwritten back: {entry:?}");
@@ -198,7 +195,7 @@ pub(crate) async fn signals_reach_the_whole_group() -> Verdict {
     Ok(())
 }
 
-/// As `pkill leasehold` does.
+/// As `pkill -f leasehold` does.
 pub(crate) async fn sigterm_to_all_of_our_processes_is_a_sigterm_to_the_command() -> Verdict {
     let server = Redis::shared().await?;
     let script = "trap 'sleep 0.3; exit 4' TERM; echo up; while :; do sleep 0.01; done";
@@ -228,17 +225,65 @@ pub(crate) async fn the_grace_between_sigterm_and_sigkill_is_used() -> Verdict {
     Ok(())
 }
 
+/// A renewal that comes after SIGTERM does not take back that the command must end.
+pub(crate) async fn what_was_told_to_end_ends_also_if_the_server_answers_again() -> Verdict {
+    let server = Redis::new().controlled().start().await?;
+    let heart = Heart::new();
+    let words = ["--ttl", "4s", "--kill-after", "2s", "thawed"];
+    let child = run(server.url(), &words).args(heart.beats()).spawn()?;
+    heart.has_begun().await?;
+    server.pause().await?;
+    until("it was told to end", || heart.exists("term")).await?;
+    server.resume().await?;
+    within(Duration::from_secs(6), "the command is gone", || !heart.beating()).await?;
+    lost(&told_by(child).await)?;
+    ensure!(status(server.url(), "thawed").await["held"] == false, "it is still held");
+    Ok(())
+}
+
+/// The system cuts names at 15 bytes, and so within a character.
+pub(crate) async fn a_process_whose_name_is_no_text_is_ended_too() -> Verdict {
+    let server = Redis::shared().await?;
+    let folder = tempfile::tempdir()?;
+    let program = folder.path().join("fourteen-bytesä");
+    std::fs::copy("/bin/sleep", &program)?;
+    let path = program.to_str().unwrap();
+    let words = ["--ttl", "2s", "--kill-after", "200ms", "umlaut", "--", "sh", "-c"];
+    let child = run(server.url(), &words).args(["\"$0\" 600 & exit 3", path]).spawn()?;
+    let told = told_by(child).await;
+    ensure!(told.code == Some(3), "{told:?}");
+    ensure!(!crate::common::lives(path), "it lives");
+    Ok(())
+}
+
+/// It keeps its lock, and goes on when it is told to.
+pub(crate) async fn a_command_that_somebody_stopped_keeps_its_lock() -> Verdict {
+    let server = Redis::shared().await?;
+    let heart = Heart::new();
+    let child = beating(server.url(), "paused", &heart).await?;
+    let leader = crate::common::children_of(supervisor_of(&child).await?)[0];
+    rustix::process::kill_process(leader, Signal::STOP)?;
+    tokio::time::sleep(Duration::from_secs(3)).await; // longer than the TTL
+    ensure!(status(server.url(), "paused").await["pid"] == child.id(), "it lost its lock");
+    let last = heart.last();
+    rustix::process::kill_process(leader, Signal::CONT)?;
+    until("it goes on", || heart.last() > last).await?;
+    send(&child, Signal::KILL);
+    told_by(child).await;
+    Ok(())
+}
+
 pub(crate) async fn processes_that_left_the_group_end_too() -> Verdict {
     let server = Redis::shared().await?;
     let heart = Heart::new();
     let beats = heart.beats();
     // A daemon: its parent has ended, its session is its own.
     let script = "(setsid sh -c \"$0\" &) ; sleep 600";
-    let child = run(server.url(), &["--ttl", "2s", "daemon", "--", "sh", "-c", script, &beats[3]])
+    let child = run(server.url(), &["--ttl", "60s", "daemon", "--", "sh", "-c", script, &beats[3]])
         .spawn()?;
     heart.has_begun().await?;
     send(&child, Signal::KILL);
-    within(Duration::from_secs(1), "the daemon is gone", || !heart.beating()).await?;
+    within(Duration::from_secs(8), "the daemon is gone", || !heart.beating()).await?;
     told_by(child).await;
     Ok(())
 }
@@ -284,5 +329,17 @@ pub(crate) async fn a_command_that_keeps_forking_is_ended() -> Verdict {
     ensure!(told.code == Some(0), "{told:?}");
     ensure!(!heart.beating(), "it lives");
     ensure!(status(server.url(), "forks").await["held"] == false, "it is still held");
+    Ok(())
+}
+
+/// Not only by the TTL.
+pub(crate) async fn the_command_of_a_killed_leasehold_is_killed_at_once() -> Verdict {
+    let server = Redis::shared().await?;
+    let heart = Heart::new();
+    let child = run(server.url(), &["--ttl", "60s", "killed at once"]).args(heart.beats()).spawn()?;
+    heart.has_begun().await?;
+    send(&child, Signal::KILL);
+    within(Duration::from_secs(8), "the command is gone", || !heart.beating()).await?;
+    told_by(child).await;
     Ok(())
 }

@@ -37,6 +37,7 @@ pub(crate) async fn manual_pages_and_completions_name_every_verb() -> Verdict {
         command.args(["completions", shell]);
         let told = told(command).await;
         ensure!(told.code == Some(0), "{told:?}");
+        ensure!(!told.out.contains("supervise"), "{shell} shows what is no verb");
         for verb in VERBS {
             ensure!(told.out.contains(verb), "{shell} does not know {verb}");
         }

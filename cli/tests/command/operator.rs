@@ -107,15 +107,39 @@ pub(crate) async fn check_shows_what_the_backend_gives() -> Verdict {
     Ok(())
 }
 
+/// Nobody hears: the work and the status are what they would be.
+pub(crate) async fn a_stream_that_can_not_be_written_changes_no_status() -> Verdict {
+    let server = Redis::shared().await?;
+    let full = || std::fs::File::options().write(true).open("/dev/full");
+    let heart = Heart::new();
+    let holder = run(server.url(), &["unheard"]).args(heart.beats()).spawn()?;
+    heart.has_begun().await?;
+    for (words, code) in [
+        (&["run", "--no-wait", "unheard", "--", "true"][..], 75),
+        (&["run", "heard", "--", "/no/such/program"], 127),
+        (&["run", "heard", "--", "sh", "-c", "exit 4"], 4),
+        (&["dance"], 64),
+    ] {
+        let mut command = leasehold(server.url());
+        command.args(words).env("LEASEHOLD_LOG", "trace").stderr(full()?);
+        let told = told(command).await;
+        ensure!(told.code == Some(code), "{words:?}: {told:?}");
+    }
+    send(&holder, Signal::KILL);
+    told_by(holder).await;
+    Ok(())
+}
+
 /// `leasehold list | head -0`
 pub(crate) async fn a_closed_pipe_is_no_error() -> Verdict {
     let server = Redis::shared().await?;
-    let mut child = {
+    for words in [&["check"][..], &["completions", "bash"], &["status", "x"]] {
+        let (reader, writer) = std::io::pipe()?;
+        drop(reader); // before anything is written
         let mut command = leasehold(server.url());
-        command.args(["check"]).spawn()?
-    };
-    drop(child.stdout.take());
-    let told = told_by(child).await;
-    ensure!(told.code == Some(0) && told.err.is_empty(), "{told:?}");
+        command.args(words).stdout(writer);
+        let told = told(command).await;
+        ensure!(told.code == Some(0) && told.err.is_empty(), "{told:?}");
+    }
     Ok(())
 }

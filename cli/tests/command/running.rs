@@ -153,7 +153,7 @@ pub(crate) async fn f13_c18_max_hold_ends_the_command() -> Verdict {
     let server = Redis::shared().await?;
     let heart = Heart::new();
     let child =
-        run(server.url(), &["--ttl", "4s", "--kill-after", "200ms", "--max-hold", "1s", "endless"])
+        run(server.url(), &["--ttl", "4s", "--kill-after", "400ms", "--max-hold", "1s", "endless"])
             .args(heart.beats())
             .spawn()?;
     heart.has_begun().await?;

@@ -92,11 +92,67 @@ pub(crate) async fn a_command_that_uses_the_terminal_at_once_goes_on() -> Verdic
     Ok(())
 }
 
+/// Its other parts need the terminal too.
+pub(crate) async fn in_a_pipeline_the_foreground_stays_with_the_job() -> Verdict {
+    let server = Redis::shared().await?;
+    let shell = "$leasehold run piped -- sh -c 'echo from the command; sleep 0.2' | \
+                 sh -c 'read line; read typed </dev/tty; echo \"$line, $typed\"'; echo all done";
+    let mut child = on_a_terminal(server.url(), shell)?;
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"typed\n")?;
+    let seen = read_to(child.stdout.as_mut().unwrap(), "all done");
+    ensure!(seen.contains("from the command, typed"), "{seen}");
+    drop(input);
+    told_by(child).await;
+    Ok(())
+}
+
+pub(crate) async fn a_background_job_leaves_the_foreground_to_its_script() -> Verdict {
+    let server = Redis::shared().await?;
+    let heart = Heart::new();
+    let beat = heart.file("beat");
+    let shell = format!(
+        "$leasehold run behind -- sh -c 'echo 1 > {0}; sleep 0.5' & \
+         while ! [ -e {0} ]; do sleep 0.01; done; sleep 0.1; read line; echo read $line; wait",
+        beat.display()
+    );
+    let mut child = on_a_terminal(server.url(), &shell)?;
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"typed\n")?;
+    let seen = read_to(child.stdout.as_mut().unwrap(), "read typed");
+    ensure!(seen.contains("read typed"), "{seen}");
+    drop(input);
+    told_by(child).await;
+    Ok(())
+}
+
+pub(crate) async fn ctrl_c_ends_the_script_that_runs_us() -> Verdict {
+    const CTRL_C: &[u8] = b"\x03";
+    let server = Redis::shared().await?;
+    let shell = "bash -c 'for i in 1 2 3; do \
+                 $leasehold run ctrl-c -- sh -c \"echo round $i; exec sleep 600\"; done'; echo after $?";
+    let mut child = on_a_terminal(server.url(), shell)?;
+    let mut out = child.stdout.take().unwrap();
+    let mut seen = read_to(&mut out, "round 1");
+    until("it is in the foreground", || foreground_of("sleep 600")).await?;
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(CTRL_C)?;
+    drop(input);
+    seen += &read_to(&mut out, "after");
+    ensure!(!seen.contains("round 2"), "{seen}");
+    told_by(child).await;
+    let next = told_by(run(server.url(), &["--no-wait", "ctrl-c", "--", "true"]).spawn()?).await;
+    ensure!(next.code == Some(0), "it is not free: {next:?}");
+    Ok(())
+}
+
 /// Whether the process group of the process with this text has its terminal's foreground.
 fn foreground_of(text: &str) -> bool {
     crate::common::processes()
         .iter()
-        .filter(|(_, args)| args.starts_with("sh -c") && args.contains(text))
+        .filter(|(_, args)| {
+            (args.starts_with("sh -c") || args.starts_with("sleep")) && args.contains(text)
+        })
         .any(|(pid, _)| {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             let rest: Vec<&str> =
