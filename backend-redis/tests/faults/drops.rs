@@ -176,7 +176,7 @@ impl Subscriber for Log {
     fn event(&self, event: &Event<'_>) {
         let mut text = Text(String::new());
         event.record(&mut text);
-        if text.0.contains("ends with its TTL") {
+        if text.0.contains("left to its TTL") {
             LINES.fetch_add(1, Ordering::SeqCst);
         }
     }

@@ -336,7 +336,8 @@ pub(crate) async fn a_command_that_keeps_forking_is_ended() -> Verdict {
 pub(crate) async fn the_command_of_a_killed_leasehold_is_killed_at_once() -> Verdict {
     let server = Redis::shared().await?;
     let heart = Heart::new();
-    let child = run(server.url(), &["--ttl", "60s", "killed at once"]).args(heart.beats()).spawn()?;
+    let child =
+        run(server.url(), &["--ttl", "60s", "killed at once"]).args(heart.beats()).spawn()?;
     heart.has_begun().await?;
     send(&child, Signal::KILL);
     within(Duration::from_secs(8), "the command is gone", || !heart.beating()).await?;

@@ -70,8 +70,7 @@ pub(crate) async fn no_password_in_any_output_or_process_list() -> Verdict {
 }
 
 pub(crate) async fn a_password_on_the_command_line_is_refused() -> Verdict {
-    for url in [format!("redis://:{SHOWN}@127.0.0.1:1"), format!("redis://u:{SHOWN}/x@127.0.0.1")]
-    {
+    for url in [format!("redis://:{SHOWN}@127.0.0.1:1"), format!("redis://u:{SHOWN}/x@127.0.0.1")] {
         for words in [&["run", "job", "--", "true"][..], &["status", "job"], &["check"]] {
             let mut command = bare();
             command.args([words[0], "--url", &url]).args(&words[1..]);

@@ -113,6 +113,9 @@ async fn is_cleaned_up(
     Ok(())
 }
 
+/// Its TTL: a sixth of it is more than a busy machine is late.
+const DOUBLED_TTLS: u32 = 6;
+
 /// A guard whose first claim is still on its way: it was asked for again, and granted.
 struct Doubled {
     scripted: Scripted,
@@ -127,8 +130,8 @@ impl Doubled {
         let first = Gate::closed();
         let on_its_way = Step::Late(Delay::Until(first.clone()), Landing::Surely);
         scripted.next(Verb::Acquire, [on_its_way]);
-        let lock = bench.lock(&locks, &bench.name(), TTLS)?;
-        let guard = lock.acquire_within(bench.ttls(TTLS * 3).get()).await?;
+        let lock = bench.lock(&locks, &bench.name(), DOUBLED_TTLS)?;
+        let guard = lock.acquire_within(bench.ttls(DOUBLED_TTLS * 3).get()).await?;
         Ok(Self { scripted, lock, guard, first })
     }
 }
@@ -143,7 +146,7 @@ async fn lands(
     let_go: Instant,
     (lands, freed): (u32, u32),
 ) -> Verdict {
-    let sixth = bench.ttls(TTLS).get() / 6;
+    let sixth = bench.ttls(DOUBLED_TTLS).get() / 6;
     client.clock().sleep_until(let_go.saturating_add(sixth * lands)).await;
     first.open();
     pass(client, bench.step()).await;

@@ -120,12 +120,12 @@ async fn f17_c139_lost_release_lets_the_same_client_acquire_again(bench: &Bench)
     let near = bench.client().await?;
     for link in [Link::AnswersLost, Link::Blackholed] {
         let name = bench.name();
-        let guard = guard(bench, &far, &name, 3).await?;
+        let guard = guard(bench, &far, &name, 6).await?;
         bench.store().link(link).await?;
         error(guard.release().await, ErrorKind::Indeterminate)?;
         bench.store().link(Link::Healthy).await?;
-        let lock = bench.lock(&far, &name, 3)?;
-        let again = lock.acquire_within(bench.ttls(20).get()).await?;
+        let lock = bench.lock(&far, &name, 6)?;
+        let again = lock.acquire_within(bench.ttls(40).get()).await?;
         held(&*near, &bench.claim(&name)).await?;
         again.release().await?;
         is_free(bench, &*near, &name).await?;
