@@ -47,6 +47,7 @@ pub(crate) async fn connect(settings: &Settings, patience: Patience) -> Result<L
         match tokio::time::timeout_at(until, settings.connect()).await {
             Ok(Ok(locks)) => return Ok(locks),
             Ok(Err(error)) if may_mend(&error) && Instant::now() + PAUSE < until => {
+                tracing::debug!(%error, "the lock server can't be reached, and is asked again");
                 last = Some(error);
                 tokio::time::sleep(PAUSE).await;
             }

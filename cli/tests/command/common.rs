@@ -1,10 +1,13 @@
 //! Starting the built command, and waiting for what it does.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use leasehold_conformance::servers::{self, Redis, Server};
 use leasehold_conformance::{Failure, Verdict};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -12,6 +15,41 @@ use tempfile::TempDir;
 
 /// Far longer than anything takes on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+/// The server that all tests share, under a prefix that is random for each caller: the locks of
+/// other tests, and of earlier runs on a server that outlives them, are not seen.
+pub(crate) async fn shared() -> Result<Shared, servers::Error> {
+    let server = Redis::shared().await?;
+    let prefix = format!("cli-{:016x}", RandomState::new().hash_one(()));
+    Ok(Shared { url: with(server.url(), &format!("prefix={prefix}")), prefix, server })
+}
+
+pub(crate) struct Shared {
+    server: &'static Server,
+    prefix: String,
+    url: String,
+}
+
+impl Shared {
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.server.addr()
+    }
+
+    /// What the keys begin with.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+}
+
+/// A URL with one more key.
+pub(crate) fn with(url: &str, key: &str) -> String {
+    let joint = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{joint}{key}")
+}
 
 /// The built command, with a clean environment and this server.
 pub(crate) fn leasehold(url: &str) -> Command {

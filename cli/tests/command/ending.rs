@@ -10,8 +10,8 @@ use leasehold_conformance::{Verdict, ensure};
 use rustix::process::Signal;
 
 use crate::common::{
-    Heart, Told, first_line, leasehold, now, run, send, status, supervisor_of, told, told_by,
-    until, within,
+    Heart, Told, first_line, leasehold, now, run, send, shared, status, supervisor_of, told,
+    told_by, until, within,
 };
 
 /// A command under a lock with a TTL of 2 s.
@@ -41,7 +41,7 @@ fn lost(told: &Told) -> Verdict {
 }
 
 pub(crate) async fn f1_c10_c135_a_killed_leasehold_leaves_no_command_and_a_free_lock() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     let child = beating(server.url(), "killed", &heart).await?;
     send(&child, Signal::KILL);
@@ -55,7 +55,7 @@ pub(crate) async fn f1_c10_c135_a_killed_leasehold_leaves_no_command_and_a_free_
 
 pub(crate) async fn f2_c9_a_stopped_leasehold_ends_its_command_and_is_76_when_continued() -> Verdict
 {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     let child = beating(server.url(), "stopped", &heart).await?;
     send(&child, Signal::STOP);
@@ -90,7 +90,7 @@ pub(crate) async fn f20_c6_c127_a_frozen_server_ends_the_command_in_time() -> Ve
 }
 
 pub(crate) async fn f22_c52_cut_connections_do_not_end_the_command() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let proxy = Proxy::start(server.addr(), Framing::Resp).await?;
     let child =
         run(&proxy.url(server.url()), &["--ttl", "2s", "cut", "--", "sleep", "4"]).spawn()?;
@@ -134,7 +134,7 @@ pub(crate) async fn f26_c142_a_server_that_lost_its_data_ends_the_command() -> V
 }
 
 pub(crate) async fn f73_c19_an_evicted_lock_ends_the_command() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     let child = beating(server.url(), "evicted", &heart).await?;
     let token = status(server.url(), "evicted").await["token"].to_string();
@@ -148,11 +148,11 @@ pub(crate) async fn f73_c19_an_evicted_lock_ends_the_command() -> Verdict {
 }
 
 pub(crate) async fn f74_c148_an_overwritten_lock_ends_the_command_and_is_left_alone() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     let child = beating(server.url(), "overwritten", &heart).await?;
     let truth = RedisTruth::connect(server.url()).await?;
-    let keys = truth.keys("").await?;
+    let keys = truth.keys(server.prefix()).await?;
     let key = keys.keys().find(|key| key.ends_with(b"overwritten")).unwrap();
     truth.set(key, b"an operator's", None).await?;
     within(Duration::from_secs(4), "the command is gone", || !heart.beating()).await?;
@@ -164,7 +164,7 @@ pub(crate) async fn f74_c148_an_overwritten_lock_ends_the_command_and_is_left_al
 }
 
 pub(crate) async fn sigterm_is_passed_on_and_the_lock_is_free_at_once() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let script = "trap 'echo bye; exit 5' TERM; echo up; while :; do sleep 0.01; done";
     let mut child =
         run(server.url(), &["--ttl", "60s", "politely", "--", "sh", "-c", script]).spawn()?;
@@ -181,7 +181,7 @@ pub(crate) async fn sigterm_is_passed_on_and_the_lock_is_free_at_once() -> Verdi
 }
 
 pub(crate) async fn signals_reach_the_whole_group() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let script = "trap 'echo usr1 $0; exit 0' USR1; echo up; while :; do sleep 0.01; done";
     let both = format!("sh -c \"$0\" inner & {}", script.replace("exit 0", "wait; exit 0"));
     let mut child = run(server.url(), &["group", "--", "sh", "-c", &both, script]).spawn()?;
@@ -197,7 +197,7 @@ pub(crate) async fn signals_reach_the_whole_group() -> Verdict {
 
 /// As `pkill -f leasehold` does.
 pub(crate) async fn sigterm_to_all_of_our_processes_is_a_sigterm_to_the_command() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let script = "trap 'sleep 0.3; exit 4' TERM; echo up; while :; do sleep 0.01; done";
     let mut child = run(server.url(), &["pkill", "--", "sh", "-c", script]).spawn()?;
     ensure!(first_line(child.stdout.as_mut().unwrap()) == "up", "it did not come up");
@@ -243,7 +243,7 @@ pub(crate) async fn what_was_told_to_end_ends_also_if_the_server_answers_again()
 
 /// The system cuts names at 15 bytes, and so within a character.
 pub(crate) async fn a_process_whose_name_is_no_text_is_ended_too() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let folder = tempfile::tempdir()?;
     let program = folder.path().join("fourteen-bytesä");
     std::fs::copy("/bin/sleep", &program)?;
@@ -258,7 +258,7 @@ pub(crate) async fn a_process_whose_name_is_no_text_is_ended_too() -> Verdict {
 
 /// It keeps its lock, and goes on when it is told to.
 pub(crate) async fn a_command_that_somebody_stopped_keeps_its_lock() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     let child = beating(server.url(), "paused", &heart).await?;
     let leader = crate::common::children_of(supervisor_of(&child).await?)[0];
@@ -274,7 +274,7 @@ pub(crate) async fn a_command_that_somebody_stopped_keeps_its_lock() -> Verdict 
 }
 
 pub(crate) async fn processes_that_left_the_group_end_too() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     let beats = heart.beats();
     // A daemon: its parent has ended, its session is its own.
@@ -289,7 +289,7 @@ pub(crate) async fn processes_that_left_the_group_end_too() -> Verdict {
 }
 
 pub(crate) async fn a_killed_supervisor_leaves_no_command() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     let child = beating(server.url(), "unsupervised", &heart).await?;
     rustix::process::kill_process(supervisor_of(&child).await?, Signal::KILL)?;
@@ -315,7 +315,7 @@ pub(crate) async fn a_stopped_supervisor_does_not_keep_a_lost_command() -> Verdi
 }
 
 pub(crate) async fn a_command_that_keeps_forking_is_ended() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     // Each generation starts the next, in a session of its own, and ends.
     let script = format!(
@@ -334,7 +334,7 @@ pub(crate) async fn a_command_that_keeps_forking_is_ended() -> Verdict {
 
 /// Not only by the TTL.
 pub(crate) async fn the_command_of_a_killed_leasehold_is_killed_at_once() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     let child =
         run(server.url(), &["--ttl", "60s", "killed at once"]).args(heart.beats()).spawn()?;

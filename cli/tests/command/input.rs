@@ -3,10 +3,9 @@
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 
-use leasehold_conformance::servers::Redis;
 use leasehold_conformance::{Verdict, ensure};
 
-use crate::common::{Told, bare, leasehold, run, told};
+use crate::common::{Told, bare, leasehold, run, shared, told};
 
 /// A server that is never asked.
 const UNASKED: &str = "redis://127.0.0.1:1";
@@ -57,7 +56,7 @@ pub(crate) async fn bad_usage_is_64_and_says_what_is_allowed() -> Verdict {
 }
 
 pub(crate) async fn bad_configuration_is_78_and_says_what_is_allowed() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let known = "guarantee, scope, ttl, wait";
     for (url, says) in [
         ("no url", "redis://HOST:PORT"),
@@ -102,14 +101,14 @@ pub(crate) async fn bad_configuration_is_78_and_says_what_is_allowed() -> Verdic
 }
 
 pub(crate) async fn a_configuration_file_decides_what_no_flag_does() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("leasehold.toml");
     let text = format!("url = \"{}\"\nttl = \"50s\"\nlabel = \"from the file\"", server.url());
     std::fs::File::create(&file)?.write_all(text.as_bytes())?;
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644))?;
     let program = env!("CARGO_BIN_EXE_leasehold");
-    let show = format!("{program} status --json --url {} from-file", server.url());
+    let show = format!("{program} status --json --url '{}' from-file", server.url());
     let with = async |words: &[&str]| {
         let mut command = bare();
         command.args(["run", "--config", file.to_str().unwrap()]).args(words);

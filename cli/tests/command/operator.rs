@@ -1,16 +1,15 @@
 //! What an operator asks.
 
-use leasehold_conformance::servers::Redis;
 use leasehold_conformance::{Verdict, ensure};
 use rustix::process::Signal;
 
-use crate::common::{Heart, leasehold, run, send, status, told, told_by};
+use crate::common::{Heart, leasehold, run, send, shared, status, told, told_by};
 
 const FIELDS: [&str; 9] =
     ["name", "held", "owner", "token", "remaining_ms", "label", "host", "pid", "since"];
 
 pub(crate) async fn status_tells_holder_token_and_time_left() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let free = status(server.url(), "told").await;
     let fields: Vec<_> = free.as_object().unwrap().keys().map(String::as_str).collect();
     ensure!(fields.len() == 9 && FIELDS.iter().all(|field| fields.contains(field)), "{free}");
@@ -41,7 +40,7 @@ pub(crate) async fn status_tells_holder_token_and_time_left() -> Verdict {
 }
 
 pub(crate) async fn list_shows_the_held_locks_of_a_prefix() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let (heart, other) = (Heart::new(), Heart::new());
     let first = run(server.url(), &["list:b"]).args(heart.beats()).spawn()?;
     let second = run(server.url(), &["list:a*"]).args(other.beats()).spawn()?;
@@ -68,7 +67,7 @@ pub(crate) async fn list_shows_the_held_locks_of_a_prefix() -> Verdict {
 }
 
 pub(crate) async fn evict_ends_the_lease_of_this_token_only() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     let child = run(server.url(), &["--ttl", "2s", "broken"]).args(heart.beats()).spawn()?;
     heart.has_begun().await?;
@@ -85,7 +84,7 @@ pub(crate) async fn evict_ends_the_lease_of_this_token_only() -> Verdict {
 }
 
 pub(crate) async fn check_shows_what_the_backend_gives() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let mut check = leasehold(server.url());
     check.args(["check", "--json"]);
     let seen = told(check).await.json();
@@ -109,7 +108,7 @@ pub(crate) async fn check_shows_what_the_backend_gives() -> Verdict {
 
 /// Nobody hears: the work and the status are what they would be.
 pub(crate) async fn a_stream_that_can_not_be_written_changes_no_status() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let full = || std::fs::File::options().write(true).open("/dev/full");
     let heart = Heart::new();
     let holder = run(server.url(), &["unheard"]).args(heart.beats()).spawn()?;
@@ -132,7 +131,7 @@ pub(crate) async fn a_stream_that_can_not_be_written_changes_no_status() -> Verd
 
 /// `leasehold list | head -0`
 pub(crate) async fn a_closed_pipe_is_no_error() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     for words in [&["check"][..], &["completions", "bash"], &["status", "x"]] {
         let (reader, writer) = std::io::pipe()?;
         drop(reader); // before anything is written

@@ -4,13 +4,12 @@ use std::io::Write as _;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use leasehold_conformance::servers::Redis;
 use leasehold_conformance::{Verdict, ensure};
 
-use crate::common::{Heart, LONG, first_line, leasehold, run, status, told, told_by};
+use crate::common::{Heart, LONG, first_line, leasehold, run, shared, status, told, told_by};
 
 pub(crate) async fn the_command_has_our_streams_and_status() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let script = "cat; echo to stderr >&2; exit 7";
     let mut child =
         run(server.url(), &["streams", "--", "sh", "-c", script]).stdin(Stdio::piped()).spawn()?;
@@ -24,7 +23,7 @@ pub(crate) async fn the_command_has_our_streams_and_status() -> Verdict {
 }
 
 pub(crate) async fn the_command_knows_name_token_and_owner() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let show =
         "echo $LEASEHOLD_NAME; echo $LEASEHOLD_TOKEN; echo $LEASEHOLD_OWNER; echo go; sleep 600";
     let mut child = run(server.url(), &["known name", "--", "sh", "-c", show]).spawn()?;
@@ -44,7 +43,7 @@ pub(crate) async fn the_command_knows_name_token_and_owner() -> Verdict {
 
 /// `status`, `list` and a second `run` see what `run` locks.
 pub(crate) async fn c60_every_way_to_the_lock_uses_one_name() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let name = "c60/{a}:ü";
     let heart = Heart::new();
     let child = run(server.url(), &[name]).args(heart.beats()).spawn()?;
@@ -62,7 +61,7 @@ pub(crate) async fn c60_every_way_to_the_lock_uses_one_name() -> Verdict {
 }
 
 pub(crate) async fn a_signal_that_ends_the_command_is_told_as_shells_do() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     for (signal, code) in [("KILL", 137), ("USR1", 138), ("SEGV", 139)] {
         let script = format!("kill -{signal} $$");
         let told = told(run(server.url(), &["signalled", "--", "sh", "-c", &script])).await;
@@ -72,7 +71,7 @@ pub(crate) async fn a_signal_that_ends_the_command_is_told_as_shells_do() -> Ver
 }
 
 pub(crate) async fn what_can_not_be_run_is_126_and_127_and_frees_the_lock() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     for (program, code) in [("/no/such/program", 127), ("/", 126), ("/etc/passwd", 126)] {
         let told = told(run(server.url(), &["unrunnable", "--", program])).await;
         ensure!(told.code == Some(code) && told.err.contains(program), "{told:?}");
@@ -82,7 +81,7 @@ pub(crate) async fn what_can_not_be_run_is_126_and_127_and_frees_the_lock() -> V
 }
 
 pub(crate) async fn what_the_command_left_behind_is_ended_before_the_release() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     let beats = heart.beats();
     // In the background, deaf to SIGTERM, and out of the group.
@@ -109,7 +108,7 @@ pub(crate) async fn what_the_command_left_behind_is_ended_before_the_release() -
 }
 
 pub(crate) async fn c102_c130_a_command_of_five_ttls_keeps_its_lock() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let script = "echo up; sleep 5";
     let words = ["--ttl", "1s", "five ttls", "--", "sh", "-c", script];
     let mut child = run(server.url(), &words).spawn()?;
@@ -122,7 +121,7 @@ pub(crate) async fn c102_c130_a_command_of_five_ttls_keeps_its_lock() -> Verdict
 }
 
 pub(crate) async fn c103_wait_and_ttl_are_not_mixed_up() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     let child = run(server.url(), &["--wait", "100ms", "--ttl", "60s", "mixed"])
         .args(heart.beats())
@@ -140,7 +139,7 @@ pub(crate) async fn c103_wait_and_ttl_are_not_mixed_up() -> Verdict {
 }
 
 pub(crate) async fn min_hold_keeps_the_name_closed_after_a_short_command() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let first = told(run(server.url(), &["--min-hold", "60s", "short job", "--", "true"])).await;
     ensure!(first.code == Some(0), "{first:?}");
     let second = told(run(server.url(), &["--no-wait", "short job", "--", "true"])).await;
@@ -150,7 +149,7 @@ pub(crate) async fn min_hold_keeps_the_name_closed_after_a_short_command() -> Ve
 }
 
 pub(crate) async fn f13_c18_max_hold_ends_the_command() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     let child =
         run(server.url(), &["--ttl", "4s", "--kill-after", "400ms", "--max-hold", "1s", "endless"])
@@ -167,7 +166,7 @@ pub(crate) async fn f13_c18_max_hold_ends_the_command() -> Verdict {
 
 /// `nohup leasehold run ...` is what it looks like.
 pub(crate) async fn ignored_signals_stay_ignored_for_the_command() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let program = env!("CARGO_BIN_EXE_leasehold");
     let script = "trap '' HUP; exec \"$0\" run nohup -- sh -c 'kill -HUP $PPID $$; echo lives'";
     let mut shell = std::process::Command::new("sh");

@@ -7,7 +7,7 @@ use leasehold_conformance::{Verdict, ensure};
 use rustix::process::Signal;
 
 use crate::common::{
-    Heart, bare, is_ours, leasehold, processes, run, send, supervisor_of, told, told_by,
+    Heart, bare, is_ours, leasehold, processes, run, send, shared, supervisor_of, told, told_by,
 };
 
 const SECRET: &str = "hush-hush";
@@ -111,7 +111,7 @@ pub(crate) async fn a_file_with_a_password_that_others_may_read_is_refused() -> 
 
 pub(crate) async fn the_command_does_not_inherit_a_password() -> Verdict {
     let secret = Redis::new().password(SECRET).start().await?;
-    let shared = Redis::shared().await?;
+    let shared = shared().await?;
     let show = ["inherits", "--", "sh", "-c", "echo url=$LEASEHOLD_URL"];
     let told_secret = told(run(secret.url(), &show)).await;
     ensure!(told_secret.out == "url=\n", "{told_secret:?}");

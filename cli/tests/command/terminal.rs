@@ -2,13 +2,11 @@
 
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use leasehold_conformance::servers::Redis;
 use leasehold_conformance::{Failure, Verdict, ensure};
 use rustix::process::Signal;
 
-use crate::common::{Heart, read_to, run, send, told_by, until};
+use crate::common::{Heart, read_to, run, send, shared, told_by, until};
 
 /// Runs a shell's script on a terminal of its own.
 fn on_a_terminal(url: &str, shell: &str) -> Result<Child, Failure> {
@@ -21,7 +19,7 @@ fn on_a_terminal(url: &str, shell: &str) -> Result<Child, Failure> {
 }
 
 pub(crate) async fn the_command_has_the_foreground_and_gives_it_back() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     // tpgid is the foreground group of the terminal.
     let show = "ps -o tpgid= -o pgid= -p $$";
     let shell = format!("$leasehold run tty -- sh -c '{show}'; {show}; read line; echo read $line");
@@ -40,7 +38,7 @@ pub(crate) async fn the_command_has_the_foreground_and_gives_it_back() -> Verdic
 
 pub(crate) async fn a_command_stopped_by_ctrl_z_goes_on_with_fg() -> Verdict {
     const CTRL_Z: &[u8] = b"\x1a";
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     let beat = heart.file("beat");
     // It ends once it is told to by a line, which it can read in the foreground only.
@@ -59,7 +57,7 @@ pub(crate) async fn a_command_stopped_by_ctrl_z_goes_on_with_fg() -> Verdict {
     let mut out = child.stdout.take().unwrap();
     let mut seen = read_to(&mut out, "stopped with");
     input.write_all(b"on\n")?;
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    until("it is in the foreground again", || foreground_of("the job read")).await?;
     input.write_all(b"hello\n")?;
     seen += &read_to(&mut out, "ended with 0");
     ensure!(seen.contains("the job read hello"), "{seen}");
@@ -72,7 +70,7 @@ pub(crate) async fn a_command_stopped_by_ctrl_z_goes_on_with_fg() -> Verdict {
 /// It may use the terminal before it was given the foreground, and is stopped for it: no Ctrl-Z.
 pub(crate) async fn a_command_that_uses_the_terminal_at_once_goes_on() -> Verdict {
     const ROUNDS: usize = 20;
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let shell = format!(
         "for i in $(seq {ROUNDS}); do \
          $leasehold run eager -- sh -c 'stty sane; read line; echo read $line'; \
@@ -94,7 +92,7 @@ pub(crate) async fn a_command_that_uses_the_terminal_at_once_goes_on() -> Verdic
 
 /// Its other parts need the terminal too.
 pub(crate) async fn in_a_pipeline_the_foreground_stays_with_the_job() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let shell = "$leasehold run piped -- sh -c 'echo from the command; sleep 0.2' | \
                  sh -c 'read line; read typed </dev/tty; echo \"$line, $typed\"'; echo all done";
     let mut child = on_a_terminal(server.url(), shell)?;
@@ -108,7 +106,7 @@ pub(crate) async fn in_a_pipeline_the_foreground_stays_with_the_job() -> Verdict
 }
 
 pub(crate) async fn a_background_job_leaves_the_foreground_to_its_script() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     let beat = heart.file("beat");
     let shell = format!(
@@ -128,7 +126,7 @@ pub(crate) async fn a_background_job_leaves_the_foreground_to_its_script() -> Ve
 
 pub(crate) async fn ctrl_c_ends_the_script_that_runs_us() -> Verdict {
     const CTRL_C: &[u8] = b"\x03";
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let shell = "bash -c 'for i in 1 2 3; do \
                  $leasehold run ctrl-c -- sh -c \"echo round $i; exec sleep 600\"; done'; echo after $?";
     let mut child = on_a_terminal(server.url(), shell)?;
@@ -162,7 +160,7 @@ fn foreground_of(text: &str) -> bool {
 }
 
 pub(crate) async fn a_waiting_command_says_for_whom() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     let holder =
         run(server.url(), &["--label", "the first", "said"]).args(heart.beats()).spawn()?;

@@ -1,16 +1,18 @@
 //! Waiting for the lock, and for the server.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use leasehold_conformance::proxy::{Framing, Proxy};
 use leasehold_conformance::servers::Redis;
+use leasehold_conformance::truth::{Entry, RedisTruth, Value};
 use leasehold_conformance::{Verdict, ensure};
 use rustix::process::Signal;
 
-use crate::common::{Heart, LONG, run, send, status, told, told_by};
+use crate::common::{Heart, LONG, Shared, read_to, run, send, shared, status, told, told_by, with};
 
 pub(crate) async fn two_commands_never_overlap_and_the_second_runs() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let script = "date +%s.%N; sleep 0.3; date +%s.%N";
     let words = ["both", "--", "sh", "-c", script];
     let (first, second) = (run(server.url(), &words).spawn()?, run(server.url(), &words).spawn()?);
@@ -27,7 +29,7 @@ pub(crate) async fn two_commands_never_overlap_and_the_second_runs() -> Verdict 
 }
 
 pub(crate) async fn a_wait_that_ends_is_75_and_names_the_holder() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     let child =
         run(server.url(), &["--label", "the first", "waited"]).args(heart.beats()).spawn()?;
@@ -44,7 +46,7 @@ pub(crate) async fn a_wait_that_ends_is_75_and_names_the_holder() -> Verdict {
 }
 
 pub(crate) async fn no_wait_is_75_at_once() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     let child = run(server.url(), &["--label", "early", "at once"]).args(heart.beats()).spawn()?;
     heart.has_begun().await?;
@@ -56,27 +58,17 @@ pub(crate) async fn no_wait_is_75_at_once() -> Verdict {
 }
 
 pub(crate) async fn c147_a_wait_ended_by_a_signal_leaves_nothing_behind() -> Verdict {
-    let server = Redis::new().start().await?;
+    let server = shared().await?;
     let heart = Heart::new();
     let holder = run(server.url(), &["given up"]).args(heart.beats()).spawn()?;
     heart.has_begun().await?;
-    let truth = leasehold_conformance::truth::RedisTruth::connect(server.url()).await?;
-    let alone = truth.keys("").await?.len();
+    let truth = RedisTruth::connect(server.url()).await?;
+    let alone = truth.keys(server.prefix()).await?.len();
     let mut waiters = Vec::new();
     for _ in 0..5 {
         waiters.push(run(server.url(), &["given up", "--", "true"]).spawn()?);
     }
-    let mut keys = 0;
-    for _ in 0..2_000 {
-        keys = truth.keys("").await?.len();
-        if keys >= alone + 2 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    ensure!(keys >= alone + 2, "nobody queues: {keys} keys");
-    // Not before all have come so far.
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    in_line(&server, waiters.len()).await?;
     for (waiter, signal) in waiters.iter().zip([Signal::TERM, Signal::USR1].into_iter().cycle()) {
         send(waiter, signal);
     }
@@ -84,15 +76,30 @@ pub(crate) async fn c147_a_wait_ended_by_a_signal_leaves_nothing_behind() -> Ver
         let told = told_by(waiter).await;
         ensure!(told.code == Some(code) && told.err.is_empty(), "{told:?}");
     }
-    let left = truth.keys("").await?;
+    let left = truth.keys(server.prefix()).await?;
     ensure!(left.len() == alone, "left behind: {left:?}");
     send(&holder, Signal::KILL);
     told_by(holder).await;
     Ok(())
 }
 
+/// Waits until so many wait at the server. Only there all of them can be seen.
+async fn in_line(server: &Shared, waiters: usize) -> Verdict {
+    let truth = RedisTruth::connect(server.url()).await?;
+    let places = |keys: &BTreeMap<Vec<u8>, Entry>| {
+        let lines = keys.values().map(|entry| match &entry.value {
+            Value::Sorted(places) => places.len(),
+            _ => 0,
+        });
+        lines.sum::<usize>()
+    };
+    let keys = truth.keys_until(server.prefix(), LONG, |keys| places(keys) == waiters).await?;
+    ensure!(places(&keys) == waiters, "not {waiters} are in line: {keys:?}");
+    Ok(())
+}
+
 pub(crate) async fn f21_c150_an_unreachable_server_is_69_by_the_end_of_the_wait() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let proxy = Proxy::start(server.addr(), Framing::Resp).await?;
     let silent = proxy.url(server.url());
     proxy.blackhole();
@@ -110,26 +117,33 @@ pub(crate) async fn f21_c150_an_unreachable_server_is_69_by_the_end_of_the_wait(
 pub(crate) async fn f24_a_server_that_comes_up_during_the_wait_is_used() -> Verdict {
     let server = Redis::new().controlled().start().await?;
     server.stop().await?;
-    let child =
-        run(server.url(), &["--wait", "20s", "early bird", "--", "echo", "done"]).spawn()?;
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    // The driver gives up long before the wait does.
+    let url = with(server.url(), "connect_timeout=200ms");
+    let mut command = run(&url, &["--wait", "20s", "early bird", "--", "echo", "done"]);
+    let mut child = command.env("LEASEHOLD_LOG", "debug").spawn()?;
+    let mut log = child.stderr.take().unwrap();
+    for _ in 0..2 {
+        read_to(&mut log, "can't be reached, and is asked again");
+    }
+    // Nobody reads on, and it must not stop at a full pipe or at a broken one.
+    let rest = std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
     server.start().await?;
     let told = told_by(child).await;
     ensure!(told.code == Some(0) && told.out == "done\n", "{told:?}");
+    rest.join().unwrap()?;
     Ok(())
 }
 
 /// A wait without limit, that is.
 pub(crate) async fn a_server_that_stops_answering_while_it_is_waited_is_69() -> Verdict {
     const UNREACHABLE: Duration = Duration::from_secs(27); // 30 s since the last answer
-    let server = Redis::shared().await?;
+    let server = shared().await?;
     let proxy = Proxy::start(server.addr(), Framing::Resp).await?;
     let heart = Heart::new();
     let holder = run(server.url(), &["deaf"]).args(heart.beats()).spawn()?;
     heart.has_begun().await?;
     let waiter = run(&proxy.url(server.url()), &["deaf", "--", "true"]).spawn()?;
-    proxy.until(|counts| counts.accepted > 0).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    in_line(&server, 1).await?;
     proxy.blackhole();
     let start = Instant::now();
     let told = told_by(waiter).await;
