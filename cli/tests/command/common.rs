@@ -77,6 +77,21 @@ pub(crate) fn run(url: &str, words: &[&str]) -> Command {
     command
 }
 
+/// The same, begun by another program that becomes or starts what its last argument names.
+pub(crate) fn run_by(program: &[&str], url: &str, words: &[&str]) -> Command {
+    let ours = run(url, words);
+    let mut command = Command::new(program[0]);
+    command.args(&program[1..]).arg(ours.get_program()).args(ours.get_args());
+    for (name, value) in ours.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 /// What a finished command told.
 #[derive(Debug)]
 pub(crate) struct Told {
@@ -173,6 +188,24 @@ impl Heart {
     pub(crate) fn beating(&self) -> bool {
         lives(self.folder.path().to_str().unwrap())
     }
+
+    /// Kills its processes.
+    pub(crate) fn end(&self) {
+        let text = self.folder.path().to_str().unwrap();
+        for (pid, arguments) in processes() {
+            if arguments.contains(text) && !is_ours(pid) {
+                let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+}
+
+/// A test that fails leaves nothing behind, whoever should have ended it.
+impl Drop for Heart {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 pub(crate) fn now() -> f64 {
@@ -205,8 +238,13 @@ pub(crate) fn processes() -> Vec<(u32, String)> {
 /// The child of a process that is the supervisor.
 pub(crate) async fn supervisor_of(child: &Child) -> Result<Pid, Failure> {
     let parent = Pid::from_child(child);
-    until("there is a supervisor", || !children_of(parent).is_empty()).await?;
-    Ok(children_of(parent)[0])
+    let supervisor = || children_of(parent).into_iter().find(|pid| is_ours(number(*pid)));
+    until("there is a supervisor", || supervisor().is_some()).await?;
+    supervisor().ok_or_else(|| Failure::failed("the supervisor has ended"))
+}
+
+fn number(pid: Pid) -> u32 {
+    pid.as_raw_pid().try_into().unwrap()
 }
 
 pub(crate) fn children_of(parent: Pid) -> Vec<Pid> {

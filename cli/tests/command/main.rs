@@ -9,6 +9,7 @@ mod input;
 mod operator;
 mod running;
 mod secrets;
+mod surroundings;
 mod terminal;
 mod waiting;
 
@@ -51,6 +52,9 @@ leasehold_conformance::tests! {
     ending::a_killed_supervisor_leaves_no_command,
     ending::a_stopped_supervisor_does_not_keep_a_lost_command,
     ending::a_command_that_keeps_forking_is_ended,
+    surroundings::a_lock_is_kept_while_what_can_not_be_killed_runs_on,
+    surroundings::a_lock_is_kept_while_what_the_command_left_can_not_be_killed,
+    surroundings::what_can_not_be_killed_after_a_loss_is_76_and_said,
     terminal::the_command_has_the_foreground_and_gives_it_back,
     terminal::a_command_stopped_by_ctrl_z_goes_on_with_fg,
     terminal::a_command_that_uses_the_terminal_at_once_goes_on,

@@ -1,0 +1,110 @@
+//! Where `leasehold` may do less than usual, or is not alone.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+use leasehold_conformance::{Failure, Verdict, ensure};
+use rustix::process::Signal;
+
+use crate::common::{
+    Heart, LONG, leasehold, run, run_by, shared, status, supervisor_of, told, told_by,
+};
+
+/// A heart of a user whose processes `leasehold` may not signal.
+struct Untouchable(Heart);
+
+impl Untouchable {
+    /// Who `leasehold` is, and who the heart.
+    const USERS: [&str; 2] = ["--reuid=65534", "--reuid=65533"];
+
+    fn new() -> Result<Self, Failure> {
+        let heart = Heart::new();
+        // It is not the owner.
+        let all = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(heart.file("."), all)?;
+        Ok(Self(heart))
+    }
+
+    /// `leasehold run`, as a user without any right over others, except to become one. In the
+    /// script, `"$0" "$@"` is the heart.
+    fn run(&self, url: &str, words: &[&str], script: &str) -> Result<Command, Failure> {
+        let may = "-all,+setuid,+dac_read_search"; // the latter to find the built program
+        let mut becoming = vec!["setpriv", Self::USERS[0], "--regid=65534", "--clear-groups"];
+        becoming.extend(["--inh-caps", may, "--ambient-caps", may, "--bounding-set", may]);
+        works_here(&becoming, "root")?;
+        let mut command = run_by(&becoming, url, words);
+        command.args(["--", "sh", "-c", script]);
+        command.args(["setpriv", Self::USERS[1], "--inh-caps=-all", "sh", "-c"]);
+        command.arg(&self.0.beats()[3]);
+        Ok(command)
+    }
+}
+
+/// Whether a program can be started by these words; without it a test has nothing to show.
+fn works_here(words: &[&str], what: &str) -> Verdict {
+    let tried = Command::new(words[0]).args(&words[1..]).arg("true").output();
+    let tried = tried.map_err(|error| Failure::missing(words[0], error))?;
+    if tried.status.success() {
+        return Ok(());
+    }
+    Err(Failure::missing(what, String::from_utf8_lossy(&tried.stderr).trim()))
+}
+
+/// The lock is kept while the heart beats, past its TTL and past the 5 s after which `leasehold`
+/// gives up once it is lost; and then it ends.
+async fn is_kept(url: &str, name: &str, heart: &Untouchable) -> Verdict {
+    let other = told(run(url, &["--wait", "7s", name, "--", "true"])).await;
+    ensure!(other.code == Some(75), "another got it: {other:?}");
+    ensure!(heart.0.beating(), "it could be ended: the test shows nothing");
+    heart.0.end();
+    Ok(())
+}
+
+pub(crate) async fn a_lock_is_kept_while_what_can_not_be_killed_runs_on() -> Verdict {
+    let server = shared().await?;
+    let heart = Untouchable::new()?;
+    let child = heart.run(server.url(), &["--ttl", "2s", "kept"], "\"$0\" \"$@\"")?.spawn()?;
+    heart.0.has_begun().await?;
+    // What it supervised is `leasehold`'s to end.
+    rustix::process::kill_process(supervisor_of(&child).await?, Signal::KILL)?;
+    is_kept(server.url(), "kept", &heart).await?;
+    let told = told_by(child).await;
+    ensure!(told.code == Some(70) && told.err.contains("supervising process"), "{told:?}");
+    ensure!(status(server.url(), "kept").await["held"] == false, "it is still held");
+    Ok(())
+}
+
+pub(crate) async fn a_lock_is_kept_while_what_the_command_left_can_not_be_killed() -> Verdict {
+    let server = shared().await?;
+    let heart = Untouchable::new()?;
+    let script = format!(
+        "\"$0\" \"$@\" & while ! [ -e {} ]; do sleep 0.01; done; exit 3",
+        heart.0.file("beat").display()
+    );
+    let words = ["--ttl", "2s", "--kill-after", "100ms", "left over"];
+    let child = heart.run(server.url(), &words, &script)?.spawn()?;
+    heart.0.has_begun().await?;
+    is_kept(server.url(), "left over", &heart).await?;
+    let told = told_by(child).await;
+    ensure!(told.code == Some(3), "{told:?}");
+    ensure!(status(server.url(), "left over").await["held"] == false, "it is still held");
+    Ok(())
+}
+
+/// Then there is nothing left to wait for.
+pub(crate) async fn what_can_not_be_killed_after_a_loss_is_76_and_said() -> Verdict {
+    let server = shared().await?;
+    let heart = Untouchable::new()?;
+    // It outlives `leasehold`, and must not hold its streams.
+    let quiet = "exec \"$0\" \"$@\" > /dev/null 2>&1";
+    let child = heart.run(server.url(), &["--ttl", "2s", "hopeless"], quiet)?.spawn()?;
+    heart.0.has_begun().await?;
+    let token = status(server.url(), "hopeless").await["token"].to_string();
+    let mut evict = leasehold(server.url());
+    evict.args(["evict", "hopeless", "--token", &token]);
+    told(evict).await;
+    let told = tokio::time::timeout(LONG, told_by(child)).await?;
+    ensure!(told.code == Some(76) && told.err.contains("may still run"), "{told:?}");
+    ensure!(heart.0.beating(), "it could be ended: the test shows nothing");
+    Ok(())
+}
