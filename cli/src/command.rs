@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, WaitOptions, getpid};
 
 use crate::channel::{Channel, Ended, Limits, News, Order};
 use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND};
-use crate::family::{can_see_processes, children, kill_all_below};
+use crate::family::{children, kill_all_below};
 use crate::output::say;
 use crate::signals::Passed;
 use crate::supervise::VERB;
@@ -36,17 +36,16 @@ pub(crate) struct Command {
 
 impl Command {
     /// Starts the supervising process, which starts the command.
+    ///
+    /// # Errors
+    ///
+    /// What the system refuses; the command was not started then.
     pub(crate) fn start(
         command: &[OsString],
         guard: &Guard,
         token: leasehold::Token,
         limits: Limits,
-    ) -> io::Result<Self> {
-        if !can_see_processes() {
-            let message =
-                "/proc does not show this process: what the command starts could not be ended";
-            return Err(io::Error::other(message));
-        }
+    ) -> Result<Self, Failure> {
         // If the supervisor is killed, what it supervised becomes ours.
         rustix::process::set_child_subreaper(Some(getpid()))?;
         let before = children();
@@ -61,7 +60,9 @@ impl Command {
         if std::env::var_os(VARIABLE).is_some_and(|url| holds_password(&url.to_string_lossy())) {
             supervisor.env_remove(VARIABLE);
         }
-        let child = supervisor.spawn()?;
+        let child = supervisor.spawn().map_err(|error| {
+            cannot_start(command, error.raw_os_error(), &error.to_string()) // too many words, say
+        })?;
         drop(supervisor); // and with it our copy of the supervisor's end
         channel.send_with(&Order::Limits(limits), Some(io::stdin().as_fd()))?;
         Ok(Self {

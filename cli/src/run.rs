@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use crate::args::Run;
 use crate::channel::News;
 use crate::command::{Command, cannot_start};
-use crate::exit::Failure;
+use crate::exit::{Failure, INTERNAL};
+use crate::family::can_see_processes;
 use crate::outcome::{Outcome, conclude};
 use crate::plan::Plan;
 use crate::signals::Passed;
@@ -20,6 +21,11 @@ use crate::waiting;
 pub(crate) async fn run(asked: &Run) -> Result<u8, Failure> {
     let settings = Settings::find(&asked.target, asked.guarantee)?;
     let plan = Plan::new(asked, &settings)?;
+    if !can_see_processes() {
+        let message = "/proc does not show this process (it is missing, or that of another pid \
+                       namespace): what the command starts could not be ended";
+        return Err(Failure::new(INTERNAL, message));
+    }
     // From here on a signal is passed on, or ends the wait.
     let mut signals = Passed::catch()?;
     let locks = tokio::select! {
@@ -63,10 +69,7 @@ async fn under(
             let (outcome, loss) = watch(&guard, asked, plan, signals, &mut command).await;
             (outcome, loss, command.was_interrupted())
         }
-        Err(error) => {
-            let failure = cannot_start(&asked.command, error.raw_os_error(), &error.to_string());
-            (Outcome::NotStarted(failure), None, None)
-        }
+        Err(failure) => (Outcome::NotStarted(failure), None, None),
     };
     let released = match guard.release().await {
         // The client goes on with what was not answered, and tells whether it was.

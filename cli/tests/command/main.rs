@@ -55,6 +55,7 @@ leasehold_conformance::tests! {
     surroundings::a_lock_is_kept_while_what_can_not_be_killed_runs_on,
     surroundings::a_lock_is_kept_while_what_the_command_left_can_not_be_killed,
     surroundings::what_can_not_be_killed_after_a_loss_is_76_and_said,
+    surroundings::the_proc_of_another_pid_namespace_is_70_and_runs_nothing,
     terminal::the_command_has_the_foreground_and_gives_it_back,
     terminal::a_command_stopped_by_ctrl_z_goes_on_with_fg,
     terminal::a_command_that_uses_the_terminal_at_once_goes_on,

@@ -108,3 +108,17 @@ pub(crate) async fn what_can_not_be_killed_after_a_loss_is_76_and_said() -> Verd
     ensure!(heart.0.beating(), "it could be ended: the test shows nothing");
     Ok(())
 }
+
+/// There, numbers of processes mean others.
+pub(crate) async fn the_proc_of_another_pid_namespace_is_70_and_runs_nothing() -> Verdict {
+    let server = shared().await?;
+    let elsewhere = ["unshare", "--pid", "--fork"];
+    works_here(&elsewhere, "pid namespace")?;
+    let command = run_by(&elsewhere, server.url(), &["elsewhere", "--", "echo", "it runs"]);
+    let told = told(command).await;
+    ensure!(told.code == Some(70) && told.out.is_empty(), "{told:?}");
+    for says in ["/proc", "pid namespace"] {
+        ensure!(told.err.contains(says), "no {says} in {told:?}");
+    }
+    Ok(())
+}
