@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, WaitOptions, getpid};
 
 use crate::channel::{Channel, Ended, Limits, News, Order};
 use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND};
-use crate::family::{children, kill_all_below};
+use crate::family::{Others, kill_all_below};
 use crate::output::say;
 use crate::signals::Passed;
 use crate::supervise::VERB;
@@ -29,8 +29,8 @@ pub(crate) struct Command {
     group: Option<Pid>,
     terminal: Option<Terminal>,
     sent: Limits,
-    /// Children that this process had before: a shell may have become it by `exec`.
-    before: Vec<i32>,
+    /// What was below this process before: a shell may have become it by `exec`.
+    before: Others,
     interrupted: Option<i32>,
 }
 
@@ -48,7 +48,7 @@ impl Command {
     ) -> Result<Self, Failure> {
         // If the supervisor is killed, what it supervised becomes ours.
         rustix::process::set_child_subreaper(Some(getpid()))?;
-        let before = children();
+        let before = Others::below_us()?;
         let (channel, theirs) = Channel::pair()?;
         // The running program, also where its file has been replaced.
         let mut supervisor = std::process::Command::new("/proc/self/exe");
@@ -147,7 +147,7 @@ impl Command {
     /// The lock is gone: ends the command, by the supervisor and, in case that is stopped, here.
     pub(crate) fn kill(&self) {
         let _ = self.channel.send(&Order::Kill);
-        kill_all_below(self.supervisor, &[]);
+        kill_all_below(self.supervisor, &Others::default());
     }
 
     /// Ends the supervisor and all that it left, which are our children then. Answers whether all

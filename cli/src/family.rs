@@ -1,7 +1,9 @@
 //! The processes below one process: who they are, and how they are ended.
 
 use std::collections::HashMap;
+use std::io;
 
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
 };
@@ -20,18 +22,44 @@ struct Seen {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     /// All, also those that have ended and were not reaped, and those of other users.
-    pub(crate) all: usize,
+    all: usize,
     /// Those that got the signal.
-    pub(crate) signalled: usize,
+    signalled: usize,
+}
+
+/// Processes that are none of the command's: their number and their start.
+#[derive(Debug, Default)]
+pub(crate) struct Others(HashMap<i32, u64>);
+
+impl Others {
+    /// All that are below this process now.
+    ///
+    /// # Errors
+    ///
+    /// The system's, where they can't be looked at.
+    pub(crate) fn below_us() -> io::Result<Self> {
+        let all = processes()?;
+        let us = getpid().as_raw_pid();
+        let below = all.iter().filter(|&(&number, _)| is_below(number, us, &Self::default(), &all));
+        Ok(Self(below.map(|(&number, seen)| (number, seen.started)).collect()))
+    }
+
+    fn have(&self, number: i32, seen: Seen) -> bool {
+        self.0.get(&number) == Some(&seen.started)
+    }
 }
 
 /// Sends a signal to every process below `root`, also to those that left its group or session, but
-/// not to those below `but`. Where `root` is a child subreaper, those whose parent has ended are
-/// below it too.
+/// not to `but` and those below them. Where `root` is a child subreaper, those whose parent has
+/// ended are below it too.
 ///
 /// Processes that are forked meanwhile are missed: [`kill_all_below`] repeats it.
-pub(crate) fn signal_all_below(root: Pid, but: &[i32], signal: Signal) -> Found {
-    let all = processes();
+///
+/// # Errors
+///
+/// The system's, where they can't be looked at; nobody got the signal then.
+pub(crate) fn signal_all_below(root: Pid, but: &Others, signal: Signal) -> io::Result<Found> {
+    let all = processes()?;
     let mut found = Found::default();
     for (&number, seen) in &all {
         if is_below(number, root.as_raw_pid(), but, &all) {
@@ -39,16 +67,18 @@ pub(crate) fn signal_all_below(root: Pid, but: &[i32], signal: Signal) -> Found 
             found.signalled += usize::from(!seen.ended && signal_one(number, *seen, signal));
         }
     }
-    found
+    Ok(found)
 }
 
 /// Kills every process below `root`, and again what those forked meanwhile, until none is found or
-/// it is hopeless for now. Answers whether there is anybody left, if only to be reaped.
-pub(crate) fn kill_all_below(root: Pid, but: &[i32]) -> bool {
+/// it is hopeless for now. Answers whether there may be anybody left, if only to be reaped.
+pub(crate) fn kill_all_below(root: Pid, but: &Others) -> bool {
     const ROUNDS: usize = 20;
     let mut found = Found::default();
     for _ in 0..ROUNDS {
-        found = signal_all_below(root, but, Signal::KILL);
+        // Who can't be looked at, as without a free descriptor, may be there.
+        let Ok(now) = signal_all_below(root, but, Signal::KILL) else { return true };
+        found = now;
         if found.signalled == 0 {
             break;
         }
@@ -56,26 +86,20 @@ pub(crate) fn kill_all_below(root: Pid, but: &[i32]) -> bool {
     found.all > 0
 }
 
-/// The children of this process.
-pub(crate) fn children() -> Vec<i32> {
-    let us = getpid().as_raw_pid();
-    processes().iter().filter(|(_, seen)| seen.parent == us).map(|(&number, _)| number).collect()
-}
-
 /// Whether `/proc` shows this process and its relations: it may be missing, or that of another pid
 /// namespace, with other numbers.
 pub(crate) fn can_see_processes() -> bool {
     let us = getpid().as_raw_pid();
     let shown = std::fs::read_link("/proc/self").unwrap_or_default();
-    shown.to_str() == Some(&us.to_string()) && look_at(us).is_some()
+    shown.to_str() == Some(&us.to_string()) && matches!(look_at(us), Ok(Some(_)))
 }
 
-fn is_below(number: i32, root: i32, but: &[i32], all: &HashMap<i32, Seen>) -> bool {
+fn is_below(number: i32, root: i32, but: &Others, all: &HashMap<i32, Seen>) -> bool {
     let mut at = number;
     // Reads of `/proc` are not one snapshot: the bound stands against a ring.
     for _ in 0..all.len() {
         match all.get(&at) {
-            _ if but.contains(&at) => return false,
+            Some(&seen) if but.have(at, seen) => return false,
             Some(seen) if seen.parent == root => return true,
             Some(seen) => at = seen.parent,
             None => return false,
@@ -87,13 +111,13 @@ fn is_below(number: i32, root: i32, but: &[i32], all: &HashMap<i32, Seen>) -> bo
 /// Answers whether it got the signal.
 ///
 /// The descriptor is opened before the process is looked at again, so that the signal can't reach
-/// another process that got the number meanwhile. Old kernels have none, and what is short of
-/// descriptors can't open one: then by number.
+/// another process that got the number meanwhile. Old kernels have none: then by number.
 fn signal_one(number: i32, seen: Seen, signal: Signal) -> bool {
     let Some(pid) = Pid::from_raw(number) else { return false };
     let descriptor = pidfd_open(pid, PidfdFlags::empty());
-    if look_at(number).is_none_or(|now| now.started != seen.started) {
-        return false; // it has ended: that is what is wanted
+    // It has ended: that is what is wanted. Or it can't be looked at now: it will be tried again.
+    if !look_at(number).is_ok_and(|now| now.is_some_and(|now| now.started == seen.started)) {
+        return false;
     }
     match descriptor {
         Ok(descriptor) => pidfd_send_signal(descriptor, signal).is_ok(),
@@ -101,16 +125,27 @@ fn signal_one(number: i32, seen: Seen, signal: Signal) -> bool {
     }
 }
 
-fn processes() -> HashMap<i32, Seen> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return HashMap::new() };
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter_map(|number| Some((number, look_at(number)?)))
-        .collect()
+fn processes() -> io::Result<HashMap<i32, Seen>> {
+    let mut all = HashMap::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(number) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+        if let Some(seen) = look_at(number)? {
+            all.insert(number, seen);
+        }
+    }
+    Ok(all)
 }
 
-fn look_at(number: i32) -> Option<Seen> {
-    parse(&std::fs::read(format!("/proc/{number}/stat")).ok()?)
+/// `None` for a process that has ended, or whom `/proc` does not show us (`hidepid`).
+fn look_at(number: i32) -> io::Result<Option<Seen>> {
+    match std::fs::read(format!("/proc/{number}/stat")) {
+        Ok(stat) => Ok(parse(&stat)),
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::NOENT | Errno::SRCH | Errno::ACCESS | Errno::PERM) => Ok(None),
+            _ => Err(error),
+        },
+    }
 }
 
 /// Reads `/proc/PID/stat` (`man 5 proc_pid_stat`): the second field, a name in parentheses, may
@@ -128,7 +163,7 @@ fn parse(stat: &[u8]) -> Option<Seen> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Seen, is_below, parse, processes, signal_all_below};
+    use super::{Others, Seen, is_below, parse, processes, signal_all_below};
     use rustix::process::{Pid, Signal};
     use std::collections::HashMap;
     use std::process::Command;
@@ -144,23 +179,29 @@ mod tests {
     fn below_is_over_any_number_of_generations() {
         let seen = |parent| Seen { ended: false, parent, started: 0 };
         let all = HashMap::from([(2, seen(1)), (3, seen(2)), (4, seen(3)), (9, seen(1))]);
-        assert!(is_below(4, 2, &[], &all) && is_below(3, 2, &[], &all));
-        assert!(!is_below(2, 2, &[], &all) && !is_below(9, 2, &[], &all));
-        assert!(!is_below(4, 1, &[3], &all) && is_below(9, 1, &[3], &all));
+        let none = Others::default();
+        assert!(is_below(4, 2, &none, &all) && is_below(3, 2, &none, &all));
+        assert!(!is_below(2, 2, &none, &all) && !is_below(9, 2, &none, &all));
+        let others = |started| Others(HashMap::from([(3, started)]));
+        assert!(!is_below(4, 1, &others(0), &all) && is_below(9, 1, &others(0), &all));
+        // Another process got the number.
+        assert!(is_below(4, 1, &others(7), &all));
     }
 
     #[test]
     fn a_grandchild_is_signalled_too() {
         let mut shell = Command::new("sh").args(["-c", "sleep 600 & wait"]).spawn().unwrap();
         let root = Pid::from_child(&shell);
+        let none = Others::default();
         let any_below = || {
-            processes().keys().any(|&number| is_below(number, root.as_raw_pid(), &[], &processes()))
+            let all = processes().unwrap();
+            all.keys().any(|&number| is_below(number, root.as_raw_pid(), &none, &all))
         };
         while !any_below() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         // All below the shell: the sleep. Its end ends the wait, and so the shell.
-        signal_all_below(root, &[], Signal::KILL);
+        signal_all_below(root, &none, Signal::KILL).unwrap();
         assert!(shell.wait().unwrap().code().is_some(), "the shell itself got no signal");
     }
 }

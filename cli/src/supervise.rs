@@ -31,7 +31,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::channel::{Channel, Ended, Limits, News, Order};
 use crate::exit::Failure;
-use crate::family::{kill_all_below, signal_all_below};
+use crate::family::{Others, kill_all_below, signal_all_below};
 use crate::signals::Passed;
 
 /// The first word of the supervising process.
@@ -217,9 +217,10 @@ impl Family {
     }
 
     fn terminate(&self) {
-        signal_all_below(getpid(), &[], Signal::TERM);
+        // Who can't be looked at now is killed when the grace is over.
+        let _ = signal_all_below(getpid(), &Others::default(), Signal::TERM);
         // A stopped process gets it when it goes on.
-        signal_all_below(getpid(), &[], Signal::CONT);
+        let _ = signal_all_below(getpid(), &Others::default(), Signal::CONT);
     }
 
     fn kill(&self) {
@@ -227,7 +228,7 @@ impl Family {
         if self.status.is_none() {
             let _ = rustix::process::kill_process_group(self.leader, Signal::KILL);
         }
-        kill_all_below(getpid(), &[]);
+        kill_all_below(getpid(), &Others::default());
     }
 
     /// Reaps all that has ended, the command and what it left.

@@ -4,10 +4,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use leasehold_conformance::{Failure, Verdict, ensure};
-use rustix::process::Signal;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 
 use crate::common::{
-    Heart, LONG, leasehold, run, run_by, shared, status, supervisor_of, told, told_by,
+    Heart, LONG, children_of, leasehold, run, run_by, shared, status, supervisor_of, told, told_by,
+    until,
 };
 
 /// A heart of a user whose processes `leasehold` may not signal.
@@ -119,6 +120,63 @@ pub(crate) async fn the_proc_of_another_pid_namespace_is_70_and_runs_nothing() -
     ensure!(told.code == Some(70) && told.out.is_empty(), "{told:?}");
     for says in ["/proc", "pid namespace"] {
         ensure!(told.err.contains(says), "no {says} in {told:?}");
+    }
+    Ok(())
+}
+
+/// Without a free descriptor `/proc` can't be read. That is no sign that nobody is left.
+pub(crate) async fn a_lock_is_kept_while_processes_can_not_be_looked_at() -> Verdict {
+    let server = shared().await?;
+    let heart = Heart::new();
+    let child = run(server.url(), &["--ttl", "2s", "blind"]).args(heart.beats()).spawn()?;
+    heart.has_begun().await?;
+    let supervisor = supervisor_of(&child).await?;
+    let us = Some(Pid::from_child(&child));
+    let none = Rlimit { current: Some(0), maximum: getrlimit(Resource::Nofile).maximum };
+    let before = prlimit(us, Resource::Nofile, none)?;
+    rustix::process::kill_process(supervisor, Signal::KILL)?;
+    let other = told(run(server.url(), &["--wait", "3s", "blind", "--", "true"])).await;
+    ensure!(other.code == Some(75), "another got it: {other:?}");
+    ensure!(heart.beating(), "it could be ended: the test shows nothing");
+    prlimit(us, Resource::Nofile, before)?;
+    let told = tokio::time::timeout(LONG, told_by(child)).await?;
+    ensure!(told.code == Some(70) && !heart.beating(), "{told:?}");
+    ensure!(status(server.url(), "blind").await["held"] == false, "it is still held");
+    Ok(())
+}
+
+/// A shell that started something in the background may become `leasehold` by `exec`.
+pub(crate) async fn children_that_leasehold_had_before_are_left_alone() -> Verdict {
+    let server = shared().await?;
+    for kill in [false, true] {
+        let (heart, child, orphan) = (Heart::new(), Heart::new(), Heart::new());
+        // The orphan's parent ends meanwhile, and `leasehold`, a subreaper, becomes its parent.
+        let script = format!(
+            "sh -c \"$0\" > /dev/null 2>&1 & \
+             (sh -c \"$1\" & while ! [ -e {} ]; do sleep 0.01; done) > /dev/null 2>&1 & \
+             shift; exec \"$@\"",
+            heart.file("beat").display()
+        );
+        let shell = ["sh", "-c", &script, &child.beats()[3], &orphan.beats()[3]];
+        let ours = run_by(&shell, server.url(), &["not alone"]).args(heart.beats()).spawn()?;
+        for heart in [&heart, &child, &orphan] {
+            heart.has_begun().await?;
+        }
+        // The supervisor, the child, the orphan, and its parent, whom nobody reaps.
+        let us = Pid::from_child(&ours);
+        until("the orphan is ours", || children_of(us).len() == 4).await?;
+        let code = if kill {
+            rustix::process::kill_process(supervisor_of(&ours).await?, Signal::KILL)?;
+            70
+        } else {
+            heart.end();
+            128 + 9
+        };
+        let told = tokio::time::timeout(LONG, told_by(ours)).await?;
+        ensure!(told.code == Some(code), "{told:?}");
+        ensure!(!heart.beating(), "the command lives");
+        ensure!(child.beating(), "its child was ended, kill: {kill}");
+        ensure!(orphan.beating(), "the orphan was ended, kill: {kill}");
     }
     Ok(())
 }
