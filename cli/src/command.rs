@@ -29,7 +29,8 @@ pub(crate) struct Command {
     group: Option<Pid>,
     terminal: Option<Terminal>,
     sent: Limits,
-    /// What was below this process before: a shell may have become it by `exec`.
+    /// What was below this process before: a shell may have become it by `exec`. What that forks
+    /// from now on, and leaves, can't be told from what the command leaves.
     before: Others,
     interrupted: Option<i32>,
 }

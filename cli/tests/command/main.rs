@@ -57,6 +57,7 @@ leasehold_conformance::tests! {
     surroundings::what_can_not_be_killed_after_a_loss_is_76_and_said,
     surroundings::a_lock_is_kept_while_processes_can_not_be_looked_at,
     surroundings::the_proc_of_another_pid_namespace_is_70_and_runs_nothing,
+    surroundings::without_pidfds_what_left_the_group_is_ended_too,
     surroundings::children_that_leasehold_had_before_are_left_alone,
     terminal::the_command_has_the_foreground_and_gives_it_back,
     terminal::a_command_stopped_by_ctrl_z_goes_on_with_fg,

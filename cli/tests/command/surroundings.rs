@@ -145,6 +145,30 @@ pub(crate) async fn a_lock_is_kept_while_processes_can_not_be_looked_at() -> Ver
     Ok(())
 }
 
+/// Processes are signalled by number there.
+pub(crate) async fn without_pidfds_what_left_the_group_is_ended_too() -> Verdict {
+    let server = shared().await?;
+    let folder = tempfile::tempdir()?;
+    let wrapper = folder.path().join("without_pidfd").display().to_string();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/command/without_pidfd.c");
+    let built = Command::new("cc").args(["-o", &wrapper, source]).output();
+    let built = built.map_err(|error| Failure::missing("cc", error))?;
+    ensure!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    works_here(&[&wrapper], "seccomp")?;
+    let heart = Heart::new();
+    let script = format!(
+        "setsid sh -c \"$0\" & while ! [ -e {} ]; do sleep 0.01; done; exit 3",
+        heart.file("beat").display()
+    );
+    let words = ["--ttl", "2s", "--kill-after", "200ms", "by number", "--", "sh", "-c"];
+    let mut command = run_by(&[&wrapper], server.url(), &words);
+    let child = command.args([&script, &heart.beats()[3]]).spawn()?;
+    let told = tokio::time::timeout(LONG, told_by(child)).await?;
+    ensure!(told.code == Some(3) && !heart.beating(), "{told:?}");
+    ensure!(heart.exists("term"), "it got no SIGTERM first");
+    Ok(())
+}
+
 /// A shell that started something in the background may become `leasehold` by `exec`.
 pub(crate) async fn children_that_leasehold_had_before_are_left_alone() -> Verdict {
     let server = shared().await?;
