@@ -180,6 +180,26 @@ pub(crate) async fn sigterm_is_passed_on_and_the_lock_is_free_at_once() -> Verdi
     Ok(())
 }
 
+pub(crate) async fn each_signal_that_is_passed_on_reaches_the_command() -> Verdict {
+    let server = shared().await?;
+    for (signal, name) in [
+        (Signal::HUP, "HUP"),
+        (Signal::INT, "INT"),
+        (Signal::QUIT, "QUIT"),
+        (Signal::TERM, "TERM"),
+        (Signal::USR1, "USR1"),
+        (Signal::USR2, "USR2"),
+    ] {
+        let script = format!("trap 'exit 5' {name}; echo up; while :; do sleep 0.01; done");
+        let mut child = run(server.url(), &["passed on", "--", "sh", "-c", &script]).spawn()?;
+        ensure!(first_line(child.stdout.as_mut().unwrap()) == "up", "it did not come up");
+        send(&child, signal);
+        let told = told_by(child).await;
+        ensure!(told.code == Some(5), "{name}: {told:?}");
+    }
+    Ok(())
+}
+
 pub(crate) async fn signals_reach_the_whole_group() -> Verdict {
     let server = shared().await?;
     let script = "trap 'echo usr1 $0; exit 0' USR1; echo up; while :; do sleep 0.01; done";
@@ -270,6 +290,21 @@ pub(crate) async fn a_command_that_somebody_stopped_keeps_its_lock() -> Verdict 
     until("it goes on", || heart.last() > last).await?;
     send(&child, Signal::KILL);
     told_by(child).await;
+    Ok(())
+}
+
+/// A stopped process gets SIGTERM once it goes on, and so it does.
+pub(crate) async fn a_command_that_somebody_stopped_is_told_to_end_too() -> Verdict {
+    let server = shared().await?;
+    let heart = Heart::new();
+    let words = ["--max-hold", "3s", "--kill-after", "1s", "paused to its end"];
+    let child = run(server.url(), &words).args(heart.beats()).spawn()?;
+    heart.has_begun().await?;
+    let leader = crate::common::children_of(supervisor_of(&child).await?)[0];
+    rustix::process::kill_process(leader, Signal::STOP)?;
+    lost(&told_by(child).await)?;
+    ensure!(heart.exists("term"), "it got no SIGTERM first");
+    ensure!(!heart.beating(), "it lives");
     Ok(())
 }
 

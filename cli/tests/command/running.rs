@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use leasehold_conformance::{Verdict, ensure};
 
-use crate::common::{Heart, LONG, first_line, leasehold, run, shared, status, told, told_by};
+use crate::common::{
+    Heart, LONG, first_line, leasehold, run, run_by, shared, status, told, told_by,
+};
 
 pub(crate) async fn the_command_has_our_streams_and_status() -> Verdict {
     let server = shared().await?;
@@ -167,12 +169,12 @@ pub(crate) async fn f13_c18_max_hold_ends_the_command() -> Verdict {
 /// `nohup leasehold run ...` is what it looks like.
 pub(crate) async fn ignored_signals_stay_ignored_for_the_command() -> Verdict {
     let server = shared().await?;
-    let program = env!("CARGO_BIN_EXE_leasehold");
-    let script = "trap '' HUP; exec \"$0\" run nohup -- sh -c 'kill -HUP $PPID $$; echo lives'";
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", script, program]).env("LEASEHOLD_URL", server.url());
-    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let told = told(shell).await;
-    ensure!(told.code == Some(0) && told.out == "lives\n", "{told:?}");
+    for name in ["HUP", "INT", "QUIT", "TERM", "USR1", "USR2"] {
+        let shell = format!("trap '' {name}; exec \"$0\" \"$@\"");
+        let script = format!("kill -{name} $PPID $$; echo lives");
+        let words = ["nohup", "--", "sh", "-c", &script];
+        let told = told(run_by(&["sh", "-c", &shell], server.url(), &words)).await;
+        ensure!(told.code == Some(0) && told.out == "lives\n", "{name}: {told:?}");
+    }
     Ok(())
 }

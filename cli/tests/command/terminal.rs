@@ -8,12 +8,24 @@ use rustix::process::Signal;
 
 use crate::common::{Heart, read_to, run, send, shared, told_by, until};
 
+const CTRL_Z: &[u8] = b"\x1a";
+
 /// Runs a shell's script on a terminal of its own.
 fn on_a_terminal(url: &str, shell: &str) -> Result<Child, Failure> {
+    on_a_terminal_with(url, shell, "")
+}
+
+/// The same, with a file that the script knows as `$file`: no process has it among its arguments
+/// but those that the script gives it to.
+fn on_a_terminal_with(url: &str, shell: &str, file: &str) -> Result<Child, Failure> {
     let program = env!("CARGO_BIN_EXE_leasehold");
     let mut script = Command::new("script");
     script.args(["--quiet", "--flush", "--return", "--command", shell, "/dev/null"]);
-    script.env("LEASEHOLD_URL", url).env("leasehold", program).env("SHELL", "/bin/bash");
+    script
+        .env("file", file)
+        .env("LEASEHOLD_URL", url)
+        .env("leasehold", program)
+        .env("SHELL", "/bin/bash");
     script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     script.spawn().map_err(|error| Failure::failed(format!("no `script` of util-linux: {error}")))
 }
@@ -37,7 +49,6 @@ pub(crate) async fn the_command_has_the_foreground_and_gives_it_back() -> Verdic
 }
 
 pub(crate) async fn a_command_stopped_by_ctrl_z_goes_on_with_fg() -> Verdict {
-    const CTRL_Z: &[u8] = b"\x1a";
     let server = shared().await?;
     let heart = Heart::new();
     let beat = heart.file("beat");
@@ -62,6 +73,37 @@ pub(crate) async fn a_command_stopped_by_ctrl_z_goes_on_with_fg() -> Verdict {
     seen += &read_to(&mut out, "ended with 0");
     ensure!(seen.contains("the job read hello"), "{seen}");
     ensure!(seen.contains("leasehold: stopped; unless continued within"), "{seen}");
+    drop(input);
+    told_by(child).await;
+    Ok(())
+}
+
+pub(crate) async fn what_ctrl_z_stopped_past_the_ttl_is_76_with_fg() -> Verdict {
+    let server = shared().await?;
+    let heart = Heart::new();
+    let script = heart.file("script");
+    std::fs::write(&script, &heart.beats()[3])?;
+    // By bash: a dash that is stopped between vfork and exec waits for ever to be stopped.
+    let shell = "bash -c 'set -m; $leasehold run --ttl 2s too-long -- bash $file; \
+                 echo stopped with $?; read word; fg >/dev/null; echo ended with $?'";
+    let script = script.to_str().unwrap();
+    let mut child = on_a_terminal_with(server.url(), shell, script)?;
+    until("it is in the foreground", || foreground_of(script)).await?;
+    heart.has_begun().await?;
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(CTRL_Z)?;
+    let mut out = child.stdout.take().unwrap();
+    let stopped = read_to(&mut out, "stopped with 148");
+    ensure!(stopped.ends_with("stopped with 148"), "{stopped}");
+    // Its lock is another's before it goes on; and what had it was gone before.
+    let words = ["--wait", "20s", "too-long", "--", "date", "+%s.%N"];
+    let next = told_by(run(server.url(), &words).spawn()?).await;
+    let (last, next) = (heart.last().unwrap(), next.out.trim().parse::<f64>()?);
+    ensure!(last < next, "it beat at {last}, the next command began at {next}");
+    ensure!(!heart.beating(), "it lives");
+    input.write_all(b"on\n")?;
+    let ended = read_to(&mut out, "ended with 76");
+    ensure!(ended.contains("lost the lock") && ended.ends_with("ended with 76"), "{ended}");
     drop(input);
     told_by(child).await;
     Ok(())
@@ -149,7 +191,8 @@ fn foreground_of(text: &str) -> bool {
     crate::common::processes()
         .iter()
         .filter(|(_, args)| {
-            (args.starts_with("sh -c") || args.starts_with("sleep")) && args.contains(text)
+            ["sh -c", "bash /", "sleep"].iter().any(|begin| args.starts_with(begin))
+                && args.contains(text)
         })
         .any(|(pid, _)| {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
