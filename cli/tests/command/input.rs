@@ -2,10 +2,15 @@
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use leasehold_conformance::{Verdict, ensure};
+use rustix::process::Signal;
 
-use crate::common::{Told, bare, leasehold, run, shared, told};
+use crate::common::{
+    Heart, Told, bare, first_line, leasehold, run, send, shared, status, told, told_by, with,
+};
 
 /// A server that is never asked.
 const UNASKED: &str = "redis://127.0.0.1:1";
@@ -124,6 +129,106 @@ pub(crate) async fn a_configuration_file_decides_what_no_flag_does() -> Verdict 
     // The environment is asked last.
     let told = told(run(UNASKED, &["--url", server.url(), "from-file", "--", "true"])).await;
     ensure!(told.code == Some(0), "{told:?}");
+    Ok(())
+}
+
+/// A `--config` with these lines besides the URL.
+fn file(url: &str, lines: &str) -> Result<tempfile::NamedTempFile, std::io::Error> {
+    let mut file = tempfile::NamedTempFile::new()?;
+    write!(file, "url = \"{url}\"\n{lines}")?;
+    Ok(file)
+}
+
+fn by_file(file: &tempfile::NamedTempFile, words: &[&str]) -> Command {
+    let mut command = bare();
+    command.arg("run").arg("--config").arg(file.path()).args(words);
+    command
+}
+
+pub(crate) async fn a_url_decides_ttl_and_wait_where_nothing_else_does() -> Verdict {
+    let server = shared().await?;
+    let url = with(server.url(), "ttl=50s&wait=300ms");
+    let heart = Heart::new();
+    let holder = run(&url, &["of the url"]).args(heart.beats()).spawn()?;
+    heart.has_begun().await?;
+    let left = status(server.url(), "of the url").await["remaining_ms"].as_u64().unwrap();
+    ensure!((30_001..=50_000).contains(&left), "{left} ms are left of 50 s");
+    let start = Instant::now();
+    let other = told(run(&url, &["of the url", "--", "true"])).await;
+    ensure!(other.code == Some(75), "{other:?}");
+    ensure!(start.elapsed() >= Duration::from_millis(300), "it waited {:?}", start.elapsed());
+    // A file that says otherwise of its URL's locks wins.
+    let file = file(&url, "ttl = \"20s\"\nwait = \"1s\"")?;
+    let start = Instant::now();
+    let other = told(by_file(&file, &["of the url", "--", "true"])).await;
+    ensure!(other.code == Some(75), "{other:?}");
+    ensure!(start.elapsed() >= Duration::from_secs(1), "it waited {:?}", start.elapsed());
+    send(&holder, Signal::KILL);
+    told_by(holder).await;
+    let holder = by_file(&file, &["of the file"]).args(heart.beats()).spawn()?;
+    let held = async || status(server.url(), "of the file").await;
+    while held().await["pid"] != holder.id() {}
+    let left = held().await["remaining_ms"].as_u64().unwrap();
+    ensure!((1..=20_000).contains(&left), "{left} ms are left of 20 s");
+    send(&holder, Signal::KILL);
+    told_by(holder).await;
+    Ok(())
+}
+
+pub(crate) async fn each_key_of_a_file_takes_effect() -> Verdict {
+    let server = shared().await?;
+    let heart = Heart::new();
+    let holder = run(server.url(), &["busy"]).args(heart.beats()).spawn()?;
+    heart.has_begun().await?;
+    let wait = file(server.url(), "wait = \"300ms\"")?;
+    let start = Instant::now();
+    let waited = told(by_file(&wait, &["busy", "--", "true"])).await;
+    ensure!(waited.code == Some(75), "{waited:?}");
+    ensure!(start.elapsed() >= Duration::from_millis(300), "it waited {:?}", start.elapsed());
+    send(&holder, Signal::KILL);
+    told_by(holder).await;
+
+    let min_hold = file(server.url(), "min_hold = \"60s\"")?;
+    let first = told(by_file(&min_hold, &["short", "--", "true"])).await;
+    ensure!(first.code == Some(0), "{first:?}");
+    let second = told(run(server.url(), &["--no-wait", "short", "--", "true"])).await;
+    ensure!(second.code == Some(75), "{second:?}");
+    ensure!(status(server.url(), "short").await["held"] == false, "somebody holds it");
+
+    let guarantee = file(server.url(), "guarantee = \"correctness\"")?;
+    let refused = told(by_file(&guarantee, &["sure", "--", "true"])).await;
+    ensure!(refused.code == Some(78) && refused.err.contains("efficiency"), "{refused:?}");
+
+    // SIGTERM comes 3 s after the grant, not after the 4.5 s of what is the default.
+    let ending = file(server.url(), "max_hold = \"6s\"\nkill_after = \"3s\"")?;
+    let script = "trap 'exit 0' TERM; echo up; while :; do sleep 0.01; done";
+    let mut child = by_file(&ending, &["ending", "--", "sh", "-c", script]).spawn()?;
+    ensure!(first_line(child.stdout.as_mut().unwrap()) == "up", "it did not come up");
+    let start = Instant::now();
+    let ended = told_by(child).await;
+    ensure!(ended.code == Some(76), "{ended:?}");
+    ensure!(start.elapsed() < Duration::from_secs(4), "it ran for {:?}", start.elapsed());
+    Ok(())
+}
+
+pub(crate) async fn an_unknown_log_level_is_78_and_the_known_are_listed() -> Verdict {
+    for words in [&["run", "job", "--", "true"][..], &["status", "job"], &["check"]] {
+        let mut command = leasehold(UNASKED);
+        command.args(words).env("LEASEHOLD_LOG", "loud");
+        let told = told(command).await;
+        ensure!(told.code == Some(78) && told.out.is_empty(), "{told:?}");
+        for says in ["LEASEHOLD_LOG", "off", "error", "warn", "info", "debug", "trace"] {
+            ensure!(told.err.contains(says), "no {says} in {told:?}");
+        }
+    }
+    let server = shared().await?;
+    // The server keeps no file, of which it warns.
+    for (level, speaks) in [("", false), ("off", false), ("error", false), ("WARN", true)] {
+        let mut command = run(server.url(), &["logged", "--", "true"]);
+        command.env("LEASEHOLD_LOG", level);
+        let told = told(command).await;
+        ensure!(told.code == Some(0) && told.err.is_empty() != speaks, "{level}: {told:?}");
+    }
     Ok(())
 }
 

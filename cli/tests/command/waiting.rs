@@ -9,7 +9,9 @@ use leasehold_conformance::truth::{Entry, RedisTruth, Value};
 use leasehold_conformance::{Verdict, ensure};
 use rustix::process::Signal;
 
-use crate::common::{Heart, LONG, Shared, read_to, run, send, shared, status, told, told_by, with};
+use crate::common::{
+    Heart, LONG, Shared, leasehold, read_to, run, send, shared, status, told, told_by, with,
+};
 
 pub(crate) async fn two_commands_never_overlap_and_the_second_runs() -> Verdict {
     let server = shared().await?;
@@ -111,6 +113,36 @@ pub(crate) async fn f21_c150_an_unreachable_server_is_69_by_the_end_of_the_wait(
         ensure!(told.code == Some(69) && !told.err.is_empty(), "{told:?}");
         ensure!(took < Duration::from_millis(1500) + LONG / 4, "{url}: it took {took:?}");
     }
+    Ok(())
+}
+
+/// What does not wait for a lock does not wait for a store either, but for the driver's own limits.
+pub(crate) async fn an_unreachable_server_is_69_for_every_verb() -> Verdict {
+    let server = shared().await?;
+    let proxy = Proxy::start(server.addr(), Framing::Resp).await?;
+    let silent = proxy.url(server.url());
+    proxy.blackhole();
+    let mut all = Vec::new();
+    for url in [silent.as_str(), "redis://127.0.0.1:1"] {
+        for words in [
+            &["status", "away"][..],
+            &["list"],
+            &["evict", "away", "--token", "1"],
+            &["check"],
+            &["run", "--no-wait", "away", "--", "true"],
+            &["run", "--wait", "0s", "away", "--", "true"],
+        ] {
+            let mut command = leasehold(url);
+            all.push((url, words, command.args(words).spawn()?));
+        }
+    }
+    let start = Instant::now();
+    for (url, words, child) in all {
+        let told = told_by(child).await;
+        ensure!(told.code == Some(69), "{url}, {words:?}: {told:?}");
+        ensure!(told.err.starts_with("leasehold: ") && told.out.is_empty(), "{words:?}: {told:?}");
+    }
+    ensure!(start.elapsed() < LONG, "it took {:?}", start.elapsed());
     Ok(())
 }
 
