@@ -172,12 +172,20 @@ impl Channel {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use leasehold_conformance::cancel::{Polled, drop_after, drop_woken};
+
     use super::{Channel, Ended, News, Order};
+
+    fn both() -> (Channel, Channel) {
+        let (ours, theirs) = Channel::pair().unwrap();
+        (ours, Channel::new(theirs).unwrap())
+    }
 
     #[tokio::test]
     async fn the_last_message_of_a_process_that_ended_arrives_also_if_it_left_ours_unread() {
-        let (ours, theirs) = Channel::pair().unwrap();
-        let theirs = Channel::new(theirs).unwrap();
+        let (ours, theirs) = both();
         ours.send(&Order::Signal(15)).unwrap();
         theirs
             .send(&News::Ended(Ended { status: 7, signal: None, because_of_the_lock: false }))
@@ -186,5 +194,64 @@ mod tests {
         let last = ours.receive::<News>().await.unwrap();
         assert!(matches!(last, Some(News::Ended(Ended { status: 7, .. }))), "{last:?}");
         assert!(ours.receive::<News>().await.unwrap().is_none(), "the end is not seen");
+    }
+
+    /// The next message of three: a signal's number.
+    async fn number(ours: &Channel) -> i32 {
+        let received = tokio::time::timeout(Duration::from_secs(20), ours.receive::<Order>());
+        match received.await.expect("a message was lost").unwrap() {
+            Some(Order::Signal(number)) => number,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_receive_that_is_dropped_loses_no_message() {
+        for polls in 0..4 {
+            let (ours, theirs) = both();
+            // Without a message, and with one that comes later.
+            assert_eq!(drop_after(polls.min(1), number(&ours)).await, Polled::Dropped);
+            theirs.send(&Order::Signal(1)).unwrap();
+            theirs.send(&Order::Signal(2)).unwrap();
+            let mut seen = Vec::new();
+            if let Polled::Ended(number) = drop_after(polls, number(&ours)).await {
+                seen.push(number);
+            }
+            while seen.len() < 2 {
+                seen.push(number(&ours).await);
+            }
+            // Woken by one that it does not get to see.
+            let woken = async {
+                tokio::task::yield_now().await;
+                theirs.send(&Order::Signal(3)).unwrap();
+            };
+            let (dropped, ()) = tokio::join!(drop_woken(1, number(&ours)), woken);
+            assert_eq!(dropped, Polled::Dropped);
+            seen.push(number(&ours).await);
+            assert_eq!(seen, [1, 2, 3], "{polls} polls");
+            // The end is not lost either.
+            drop(theirs);
+            let ended = ours.receive::<Order>();
+            if let Polled::Ended(end) = drop_after(polls, ended).await {
+                assert!(end.unwrap().is_none(), "{polls} polls");
+            }
+            assert!(ours.receive::<Order>().await.unwrap().is_none(), "{polls} polls");
+        }
+    }
+
+    /// The error that is told before it is.
+    #[tokio::test]
+    async fn a_receive_that_is_dropped_at_a_reset_leaves_the_last_message() {
+        for polls in 0..4 {
+            let (ours, theirs) = both();
+            ours.send(&Order::Kill).unwrap();
+            theirs.send(&Order::Signal(1)).unwrap();
+            drop(theirs);
+            let number = match drop_after(polls, number(&ours)).await {
+                Polled::Ended(number) => number,
+                Polled::Dropped => number(&ours).await,
+            };
+            assert_eq!(number, 1, "{polls} polls");
+        }
     }
 }

@@ -183,3 +183,57 @@ pub(crate) fn cannot_start(command: &[OsString], errno: Option<i32>, text: &str)
     };
     Failure::new(status, format!("can't run `{program}`: {text}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use leasehold_api::Instant;
+    use leasehold_conformance::cancel::{Polled, drop_after, drop_woken};
+    use rustix::process::getpid;
+
+    use super::Command;
+    use crate::channel::{Channel, Limits, News};
+    use crate::family::Others;
+
+    #[tokio::test]
+    async fn news_whose_future_is_dropped_are_told_by_the_next() {
+        let (channel, theirs) = Channel::pair().unwrap();
+        let theirs = Channel::new(theirs).unwrap();
+        let never = Instant::from_origin(Duration::MAX);
+        let command = Command {
+            channel,
+            supervisor: getpid(),
+            group: None,
+            terminal: None,
+            sent: Limits::new(never, never),
+            before: Others::default(),
+            interrupted: None,
+        };
+        let group = async || {
+            let news = tokio::time::timeout(Duration::from_secs(20), command.news());
+            match news.await.expect("news were lost") {
+                Some(News::Started(group)) => Some(group),
+                Some(other) => panic!("{other:?}"),
+                None => None,
+            }
+        };
+        for (polls, number) in (0..4).zip(100..) {
+            assert_eq!(drop_after(polls.min(1), group()).await, Polled::Dropped);
+            let woken = async {
+                tokio::task::yield_now().await;
+                theirs.send(&News::Started(number)).unwrap();
+            };
+            let (dropped, ()) = tokio::join!(drop_woken(1, group()), woken);
+            assert_eq!(dropped, Polled::Dropped);
+            let told = match drop_after(polls, group()).await {
+                Polled::Ended(told) => told,
+                Polled::Dropped => group().await,
+            };
+            assert_eq!(told, Some(number), "{polls} polls");
+        }
+        drop(theirs);
+        let _ = drop_after(1, group()).await;
+        assert_eq!(group().await, None);
+    }
+}

@@ -72,12 +72,46 @@ fn has(set: u64, number: i32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{has, ignored_now};
+    use std::time::Duration;
+
+    use leasehold_conformance::cancel::{Polled, drop_after, drop_woken};
+    use rustix::process::{Signal, getpid, kill_process};
+
+    use super::{Passed, has, ignored_now};
 
     #[test]
     fn what_this_process_ignores_is_read() {
         // Rust's runtime ignores SIGPIPE (13) in every program.
         assert!(has(ignored_now(), 13));
         assert!(!has(ignored_now(), 15));
+    }
+
+    #[tokio::test]
+    async fn a_signal_whose_future_is_dropped_comes_with_the_next() {
+        const LONG: Duration = Duration::from_secs(20);
+        let mut passed = Passed::catch().unwrap();
+        let raise = |signal| kill_process(getpid(), signal).unwrap();
+        let (usr1, usr2) = (Signal::USR1.as_raw(), Signal::USR2.as_raw());
+        for polls in 0..4 {
+            assert_eq!(drop_after(polls.min(1), passed.next()).await, Polled::Dropped);
+            // Woken by one that it does not get to see, while another comes.
+            let woken = async {
+                tokio::task::yield_now().await;
+                raise(Signal::USR1);
+                raise(Signal::USR2);
+            };
+            let (dropped, ()) = tokio::join!(drop_woken(1, passed.next()), woken);
+            assert_eq!(dropped, Polled::Dropped);
+            let mut seen = Vec::new();
+            if let Polled::Ended(number) = drop_after(polls, passed.next()).await {
+                seen.push(number);
+            }
+            while seen.len() < 2 {
+                let next = tokio::time::timeout(LONG, passed.next()).await;
+                seen.push(next.unwrap_or_else(|_| panic!("{polls} polls: {seen:?} only")));
+            }
+            seen.sort_unstable();
+            assert_eq!(seen, [usr1, usr2], "{polls} polls");
+        }
     }
 }
