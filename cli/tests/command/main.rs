@@ -62,6 +62,7 @@ leasehold_conformance::tests! {
     surroundings::the_proc_of_another_pid_namespace_is_70_and_runs_nothing,
     surroundings::without_pidfds_what_left_the_group_is_ended_too,
     surroundings::children_that_leasehold_had_before_are_left_alone,
+    surroundings::a_caller_that_ignores_sigchld_and_sigpipe_changes_nothing,
     terminal::the_command_has_the_foreground_and_gives_it_back,
     terminal::a_command_stopped_by_ctrl_z_goes_on_with_fg,
     terminal::what_ctrl_z_stopped_past_the_ttl_is_76_with_fg,

@@ -204,3 +204,30 @@ pub(crate) async fn children_that_leasehold_had_before_are_left_alone() -> Verdi
     }
     Ok(())
 }
+
+/// SIGPIPE and SIGCHLD have their defaults again; README.md says why. All else stays ignored.
+pub(crate) async fn a_caller_that_ignores_sigchld_and_sigpipe_changes_nothing() -> Verdict {
+    let server = shared().await?;
+    // No shell: dash gives SIGCHLD its default whatever it is told.
+    let caller = ["env", "--ignore-signal=CHLD", "--ignore-signal=PIPE", "--ignore-signal=ALRM"];
+    works_here(&caller, "env of coreutils 8.31")?;
+    let words = ["ignored", "--", "sh", "-c", "sleep 600 & exit 7"];
+    let left = told(run_by(&caller, server.url(), &words)).await;
+    ensure!(left.code == Some(7), "{left:?}");
+    let words = ["ignored", "--", "grep", "SigIgn", "/proc/self/status"];
+    let told = told(run_by(&caller, server.url(), &words)).await;
+    let set = told.out.trim().rsplit('\t').next().unwrap_or_default();
+    let set = u64::from_str_radix(set, 16)?;
+    let ignored = |signal: Signal| set & (1 << (signal.as_raw() - 1)) != 0;
+    let seen = [Signal::CHILD, Signal::PIPE, Signal::ALARM].map(ignored);
+    ensure!(seen == [false, false, true], "{seen:?}: {told:?}");
+    // Nobody has to reap the supervisor then, and its end is seen all the same.
+    let heart = Heart::new();
+    let child =
+        run_by(&caller, server.url(), &["--ttl", "2s", "ignored"]).args(heart.beats()).spawn()?;
+    heart.has_begun().await?;
+    rustix::process::kill_process(supervisor_of(&child).await?, Signal::KILL)?;
+    let told = tokio::time::timeout(LONG, told_by(child)).await?;
+    ensure!(told.code == Some(70) && !heart.beating(), "{told:?}");
+    Ok(())
+}
