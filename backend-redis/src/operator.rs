@@ -38,12 +38,12 @@ impl Redis {
         let mut found = BTreeMap::new();
         let mut cursor = "0".to_owned();
         loop {
-            let wire = self.link.wire().await.map_err(looking)?;
+            let wire = self.link.wire().await.map_err(listing)?;
             let mut scan = redis::cmd("SCAN");
             scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(STEP);
-            let (next, keys) = step(wire.command(&scan).await.map_err(looking)?)?;
+            let (next, keys) = step(wire.command(&scan).await.map_err(unscanned)?)?;
             for keys in keys.chunks(STEP) {
-                let records = records(&self.link, keys).await.map_err(looking)?;
+                let records = records(&self.link, keys).await.map_err(listing)?;
                 for (key, record) in keys.iter().zip(records) {
                     if let (Some(name), Some(Record::Held(holder))) = (self.keys.name(key), record)
                     {
@@ -90,11 +90,27 @@ async fn records(link: &Link, keys: &[impl ToRedisArgs]) -> Result<Vec<Option<Re
 
 fn step(value: Value) -> Result<(String, Vec<String>), Error> {
     let (cursor, keys) = redis::from_redis_value::<(String, Vec<Vec<u8>>)>(value)
-        .map_err(|_| looking(answer::UNREADABLE))?;
+        .map_err(|_| listing(answer::UNREADABLE))?;
     // A key that is no text is none of ours.
     Ok((cursor, keys.into_iter().filter_map(|key| String::from_utf8(key).ok()).collect()))
 }
 
 fn looking(failure: Failure) -> Error {
     failure.into_error(Operation::Inspect, Effect::Reads)
+}
+
+fn listing(failure: Failure) -> Error {
+    failure.into_error(Operation::List, Effect::Reads)
+}
+
+/// Locks need no SCAN, so a user may lack that alone.
+fn unscanned(failure: Failure) -> Error {
+    match failure {
+        Failure::Call(source) if source.code() == Some("NOPERM") => {
+            let message = "a list needs the command SCAN, which the user lacks (+scan)";
+            let error = Error::new(ErrorKind::Auth, Operation::List, message).with_backend(NAME);
+            error.with_code("NOPERM").with_source(source)
+        }
+        failure => listing(failure),
+    }
 }

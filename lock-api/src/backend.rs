@@ -148,7 +148,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// As for [`inspect`](Backend::inspect).
     async fn list(&self, name_prefix: &str) -> Result<Vec<(LockName, Holder)>, Error> {
         let _ = name_prefix;
-        Err(unsupported(self.profile(), Operation::Inspect))
+        Err(unsupported(self.profile(), Operation::List))
     }
 
     /// Ends the lease of `name` if it has this token; says whether it did. The first waiter is

@@ -17,7 +17,8 @@ pub enum ErrorKind {
     NotAcquired,
     /// The backend can't be reached; the request surely had no effect.
     Unreachable,
-    /// The backend refused the credentials, or they lack a permission.
+    /// The backend refused the credentials, or they lack a permission; or one of the two does not
+    /// trust the other's certificate.
     Auth,
     /// The backend refused the request; see [`Error::code`].
     Refused,
@@ -61,8 +62,10 @@ pub enum Operation {
     Hold,
     /// Reading or raising tokens.
     Tokens,
-    /// Looking at holders.
+    /// Looking at the holder of a lock.
     Inspect,
+    /// Looking at all holders.
+    List,
     /// Ending somebody else's lease.
     Evict,
     /// Closing a client.
@@ -80,6 +83,7 @@ impl fmt::Display for Operation {
             Self::Hold => "hold",
             Self::Tokens => "tokens",
             Self::Inspect => "inspect",
+            Self::List => "list",
             Self::Evict => "evict",
             Self::Close => "close",
         })
@@ -240,9 +244,14 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {self}", self.0.kind)?;
         let mut source = std::error::Error::source(self);
+        let mut last = String::new();
         while let Some(error) = source {
-            write!(f, ": {error}")?;
-            source = error.source();
+            let text = error.to_string();
+            // A library's error may show its own source.
+            if text != last {
+                write!(f, ": {text}")?;
+            }
+            (source, last) = (error.source(), text);
         }
         Ok(())
     }
@@ -281,5 +290,16 @@ mod tests {
             "Refused: redis: acquire: the server refuses writes (MISCONF): inner text"
         );
         assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("inner text"));
+    }
+
+    #[test]
+    fn debug_says_once_what_an_error_and_its_source_say_alike() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{0}")]
+        struct Shows(#[source] std::io::Error);
+        let refused = std::io::Error::other("refused");
+        let error = Error::new(ErrorKind::Unreachable, Operation::Connect, "can't be reached")
+            .with_source(Shows(refused));
+        assert_eq!(format!("{error:?}"), "Unreachable: connect: can't be reached: refused");
     }
 }

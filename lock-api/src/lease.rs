@@ -212,16 +212,18 @@ impl Label {
     /// [`BadInput`](crate::ErrorKind::BadInput) for one over 128 bytes or with a control
     /// character.
     pub fn new(label: &str) -> Result<Self, Error> {
-        if label.len() > Self::MAX_BYTES || label.contains(char::is_control) {
-            let message = format!(
-                "the label has {} bytes or a control character; allowed are up to {} bytes of \
-                 UTF-8 without control characters",
-                label.len(),
-                Self::MAX_BYTES
-            );
-            return Err(Error::bad_input(Operation::Configure, message));
-        }
-        Ok(Self(label.into()))
+        let has = if label.contains(char::is_control) {
+            "a control character".to_owned()
+        } else if label.len() > Self::MAX_BYTES {
+            format!("{} bytes", label.len())
+        } else {
+            return Ok(Self(label.into()));
+        };
+        let message = format!(
+            "the label has {has}; allowed are up to {} bytes of UTF-8 without control characters",
+            Self::MAX_BYTES
+        );
+        Err(Error::bad_input(Operation::Configure, message))
     }
 
     /// The label as text.

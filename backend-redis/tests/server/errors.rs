@@ -57,7 +57,8 @@ pub(crate) async fn f33_missing_permissions_are_auth() -> Verdict {
     let raised = client.raise_tokens(Names::All, Token::MAX).await;
     fails(raised, ErrorKind::Auth, Some("NOPERM"));
     allow(&["-scan"]).await?;
-    fails(client.list("").await, ErrorKind::Auth, Some("NOPERM"));
+    let error = fails(client.list("").await, ErrorKind::Auth, Some("NOPERM")).to_string();
+    ensure!(error.contains("list: ") && error.contains("(+scan)"), "{error}");
     allow(&["-get"]).await?;
     fails(client.fencing_token(&held.name).await, ErrorKind::Auth, Some("NOPERM"));
     allow(&[]).await?;

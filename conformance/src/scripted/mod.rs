@@ -375,7 +375,7 @@ impl Backend for Scripted {
         let call = self.call(Verb::List, None, None, false);
         let (inner, prefix) = (self.inner.clone(), name_prefix.to_owned());
         let work = Box::pin(async move { inner.list(&prefix).await });
-        self.perform(call, Operation::Inspect, work).await
+        self.perform(call, Operation::List, work).await
     }
 
     async fn evict(&self, name: &LockName, token: Token) -> Result<bool, Error> {
