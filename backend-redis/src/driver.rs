@@ -51,9 +51,10 @@ impl Redis {
     ///
     /// By [kind](leasehold_api::ErrorKind): `BadInput` for bad options, before anything is sent;
     /// `Unreachable` and `Busy` after the connect timeout; `Auth` for a refused user or password,
-    /// or one that may not run scripts; `NotPrimary` for a replica; `Unsupported` for a version
-    /// below 6.2, a cluster's node, a sentinel; `Refused` with the server's code for anything else
-    /// that it refuses.
+    /// or one that may not run scripts, and for a certificate that one of the two does not trust;
+    /// `NotPrimary` for a replica; `Unsupported` for a version below 6.2, a cluster's node, a
+    /// sentinel, a server that answers without TLS; `Refused` with the server's code for anything
+    /// else that it refuses.
     ///
     /// # Cancel safety
     ///
@@ -73,9 +74,7 @@ impl Redis {
                 Ok(Ok(warnings)) => break warnings,
                 Ok(Err(Unfit::Refused(error))) => return Err(error),
                 Ok(Err(Unfit::Failed(failure))) => failure,
-                Err(_) => {
-                    last.take().unwrap_or_else(|| Failure::Open(Opening::timed_out(&target.place)))
-                }
+                Err(_) => last.take().unwrap_or_else(|| Failure::Open(Opening::timed_out(&target))),
             };
             if !failure.may_pass() || tokio::time::Instant::now() + pause >= until {
                 return Err(failure.into_error(Operation::Connect, Effect::Reads));

@@ -74,7 +74,6 @@ impl Failure {
     pub(crate) fn may_pass(&self) -> bool {
         let kind = self.kind(Effect::Reads).0;
         matches!(kind, ErrorKind::Unreachable | ErrorKind::Busy)
-            && !matches!(self, Self::Open(opening) if opening.is_final())
     }
 
     pub(crate) fn into_error(self, operation: Operation, effect: Effect) -> Error {
@@ -196,7 +195,9 @@ fn in_text(detail: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::{CODES, Effect, Failure, TEXTS, of_script};
+    use crate::link::Target;
     use crate::opening::{Opening, Step};
+    use crate::options::Options;
     use leasehold_api::ErrorKind::{Auth, Busy, NotPrimary, Refused, Unsupported};
     use leasehold_api::{Error, ErrorKind, Operation};
     use redis::RedisError;
@@ -239,7 +240,8 @@ mod tests {
     }
 
     fn unopened(step: Step, source: RedisError) -> Failure {
-        Failure::Open(Opening::new(step, &"h:1".into(), false, source))
+        let target = Target::new(Options::new("h", 1)).unwrap();
+        Failure::Open(Opening::new(step, &target, source))
     }
 
     fn quoted(error: &Error) -> String {

@@ -52,7 +52,9 @@ impl Target {
 
     /// A connection to it that could not be opened.
     pub(crate) fn unopened(&self, step: Step, source: RedisError) -> Failure {
-        Failure::Open(Opening::new(step, &self.place, self.options.tls.is_some(), source))
+        #[cfg(feature = "tls")]
+        let step = if crate::tls::wants_certificate(&source) { Step::Certificate } else { step };
+        Failure::Open(Opening::new(step, self, source))
     }
 }
 

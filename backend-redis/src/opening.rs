@@ -3,12 +3,15 @@
 use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_api::ErrorKind;
 use redis::ErrorKind::{Io, Parse, UnexpectedReturnType};
 use redis::RedisError;
 
 use crate::error::of_server;
+use crate::link::Target;
+use crate::options::Options;
 
 /// Why there is no connection. Nothing but greetings was sent.
 #[derive(Debug, Clone)]
@@ -18,6 +21,8 @@ pub(crate) struct Opening {
     at: Arc<str>,
     /// Whether TLS was spoken.
     tls: bool,
+    /// How long an answer was waited for at most.
+    patience: Duration,
     source: RedisError,
 }
 
@@ -34,6 +39,10 @@ pub(crate) enum Step {
     /// The two ends don't agree on TLS, which waiting doesn't mend.
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "made by TLS alone"))]
     Handshake,
+    /// The server refuses the client's certificate, or that there is none. In TLS 1.3 the client is
+    /// through with the handshake before it hears of that.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "made by TLS alone"))]
+    Certificate,
     /// What the server says here may repeat a password (an unknown AUTH is answered with its
     /// arguments), so it is never shown.
     Auth,
@@ -41,29 +50,31 @@ pub(crate) enum Step {
 }
 
 impl Opening {
-    pub(crate) fn new(step: Step, at: &Arc<str>, tls: bool, source: RedisError) -> Self {
-        Self { step, at: at.clone(), tls, source }
+    pub(crate) fn new(step: Step, target: &Target, source: RedisError) -> Self {
+        let Options { tls, timeout, connect_timeout, .. } = &target.options;
+        let patience = *timeout.min(connect_timeout);
+        Self { step, at: target.place.clone(), tls: tls.is_some(), patience, source }
     }
 
     /// A server that didn't answer in time while we connected.
-    pub(crate) fn timed_out(at: &Arc<str>) -> Self {
-        let source = io::Error::from(io::ErrorKind::TimedOut).into();
-        Self::new(Step::Dial, at, false, source)
-    }
-
-    /// Whether another attempt can't go better, though the server was not reached.
-    pub(crate) fn is_final(&self) -> bool {
-        matches!(self.step, Step::OtherThanTls | Step::Handshake)
+    pub(crate) fn timed_out(target: &Target) -> Self {
+        Self::new(Step::Dial, target, io::Error::from(io::ErrorKind::TimedOut).into())
     }
 
     pub(crate) fn kind(&self) -> (ErrorKind, Option<&str>, Cow<'static, str>) {
-        let of_connection = matches!(self.step, Step::NoTls | Step::OtherThanTls | Step::Handshake)
-            || matches!(self.source.kind(), Io | Parse | UnexpectedReturnType);
+        let of_tls = !matches!(self.step, Step::Dial | Step::Auth | Step::Greet);
+        let of_connection =
+            of_tls || matches!(self.source.kind(), Io | Parse | UnexpectedReturnType);
         if !of_connection {
             return of_server(&self.source);
         }
-        let message = format!("the server at {} {}", self.at, self.why());
-        (ErrorKind::Unreachable, None, message.into())
+        // What another attempt can't mend must not look as if it could.
+        let kind = match self.step {
+            Step::OtherThanTls => ErrorKind::Unsupported,
+            Step::Handshake | Step::Certificate => ErrorKind::Auth,
+            _ => ErrorKind::Unreachable,
+        };
+        (kind, None, format!("the server at {} {}", self.at, self.why()).into())
     }
 
     /// What can be shown of the cause.
@@ -71,16 +82,23 @@ impl Opening {
         (self.step != Step::Auth || self.source.is_io_error()).then_some(self.source)
     }
 
-    fn why(&self) -> &'static str {
+    fn why(&self) -> Cow<'static, str> {
+        let silent = self.source.is_timeout();
         let greeted = matches!(self.step, Step::Auth | Step::Greet);
+        let patience = humantime::format_duration(self.patience);
         match self.step {
+            Step::NoTls if silent => {
+                "did not answer in the TLS handshake: it is frozen, or redis:// is without TLS"
+            }
             Step::NoTls | Step::OtherThanTls => {
                 "did not take part in the TLS handshake: redis:// is without TLS"
             }
             Step::Handshake => "and this client do not agree on TLS",
-            _ if self.source.is_timeout() => "can't be reached: no answer in time",
-            // In TLS 1.3 the client is through with the handshake before the server has seen that
-            // there is no certificate.
+            Step::Certificate => "wants a certificate, or another one (tls_cert, tls_key)",
+            Step::Auth | Step::Greet if silent => {
+                return format!("took the connection, but did not answer within {patience}").into();
+            }
+            _ if silent => "can't be reached: no answer in time",
             _ if greeted && self.source.is_io_error() && self.tls => {
                 "can't be reached: it ended the connection at the first request; it may want a \
                  certificate (tls_cert, tls_key)"
@@ -93,13 +111,16 @@ impl Opening {
             _ if self.tls => "does not answer as Redis does",
             _ => "does not answer as Redis does: it is something else, or wants TLS (rediss://)",
         }
+        .into()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Opening, Step};
-    use leasehold_api::ErrorKind;
+    use crate::link::Target;
+    use crate::options::Options;
+    use leasehold_api::ErrorKind::{Auth, Unreachable, Unsupported};
     use redis::RedisError;
     use std::io;
 
@@ -111,37 +132,46 @@ mod tests {
         (redis::ErrorKind::Parse, "x").into()
     }
 
+    fn opening(step: Step, tls: bool, source: RedisError) -> Opening {
+        let mut target = Target::new(Options::new("h", 1)).unwrap();
+        target.options.tls = tls.then(Default::default);
+        Opening::new(step, &target, source)
+    }
+
     #[test]
     fn the_message_names_the_server_and_what_may_be_the_matter() {
         use io::ErrorKind::{BrokenPipe, ConnectionRefused, InvalidData, TimedOut};
-        for (step, tls, source, says) in [
-            (Step::Dial, false, io(ConnectionRefused), "at h:1 can't be reached"),
-            (Step::Dial, true, io(TimedOut), "at h:1 can't be reached: no answer in time"),
-            (Step::NoTls, true, io(TimedOut), "redis:// is without TLS"),
-            (Step::OtherThanTls, true, io(InvalidData), "redis:// is without TLS"),
-            (Step::Handshake, true, io(InvalidData), "do not agree on TLS"),
-            (Step::Auth, true, io(InvalidData), "a certificate (tls_cert, tls_key)"),
-            (Step::Greet, true, io(BrokenPipe), "a certificate (tls_cert, tls_key)"),
-            (Step::Greet, false, io(BrokenPipe), "it may want TLS (rediss://)"),
-            (Step::Greet, false, io(TimedOut), "can't be reached: no answer in time"),
-            (Step::Auth, false, unreadable(), "something else, or wants TLS (rediss://)"),
-            (Step::Greet, true, unreadable(), "does not answer as Redis does"),
+        for (step, tls, source, kind, says) in [
+            (Step::Dial, false, io(ConnectionRefused), Unreachable, "can't be reached"),
+            (Step::Dial, true, io(TimedOut), Unreachable, "can't be reached: no answer in time"),
+            (Step::NoTls, true, io(BrokenPipe), Unreachable, "redis:// is without TLS"),
+            (Step::NoTls, true, io(TimedOut), Unreachable, "frozen, or redis:// is without TLS"),
+            (Step::OtherThanTls, true, io(InvalidData), Unsupported, "redis:// is without TLS"),
+            (Step::Handshake, true, io(InvalidData), Auth, "do not agree on TLS"),
+            (Step::Certificate, true, io(InvalidData), Auth, "another one (tls_cert, tls_key)"),
+            (Step::Auth, true, io(BrokenPipe), Unreachable, "a certificate (tls_cert, tls_key)"),
+            (Step::Greet, true, io(BrokenPipe), Unreachable, "a certificate (tls_cert, tls_key)"),
+            (Step::Greet, false, io(BrokenPipe), Unreachable, "it may want TLS (rediss://)"),
+            (Step::Greet, false, io(TimedOut), Unreachable, "did not answer within 2s"),
+            (Step::Auth, false, unreadable(), Unreachable, "or wants TLS (rediss://)"),
+            (Step::Greet, true, unreadable(), Unreachable, "does not answer as Redis does"),
         ] {
-            let opening = Opening::new(step, &"h:1".into(), tls, source);
-            let (kind, code, message) = opening.kind();
-            assert_eq!((kind, code), (ErrorKind::Unreachable, None), "{message}");
+            let opening = opening(step, tls, source);
+            let (is, code, message) = opening.kind();
+            assert_eq!((is, code), (kind, None), "{message}");
             assert!(message.starts_with("the server at h:1 "), "{message}");
             assert!(message.ends_with(says), "{message}");
         }
     }
 
     #[test]
-    fn what_waiting_does_not_mend_is_final() {
-        let is_final = |step| {
-            let source = io(io::ErrorKind::InvalidData);
-            Opening::new(step, &"h:1".into(), true, source).is_final()
+    fn what_waiting_does_not_mend_has_a_kind_that_says_so() {
+        let retryable = |step| {
+            let (kind, ..) = opening(step, true, io(io::ErrorKind::InvalidData)).kind();
+            leasehold_api::Error::new(kind, leasehold_api::Operation::Connect, "").is_retryable()
         };
-        assert!(is_final(Step::Handshake) && is_final(Step::OtherThanTls));
-        assert!(![Step::Dial, Step::NoTls, Step::Auth, Step::Greet].into_iter().any(is_final));
+        let never: [Step; 3] = [Step::Handshake, Step::OtherThanTls, Step::Certificate];
+        assert!(!never.into_iter().any(retryable));
+        assert!([Step::Dial, Step::NoTls, Step::Auth, Step::Greet].into_iter().all(retryable));
     }
 }

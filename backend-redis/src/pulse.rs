@@ -46,11 +46,16 @@ impl Pulse {
 
     /// Whether the connection ended, or was silent for `limit` after something was sent.
     pub(crate) fn is_lost(&self, limit: Duration) -> bool {
+        self.ended.load(Ordering::Acquire) || self.is_silent(limit)
+    }
+
+    /// Whether nothing was heard for `limit` after something was sent.
+    pub(crate) fn is_silent(&self, limit: Duration) -> bool {
         let silent = match self.asked.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
             asked => self.born.elapsed().saturating_sub(Duration::from_millis(asked - 1)),
         };
-        self.ended.load(Ordering::Acquire) || silent > limit
+        silent > limit
     }
 
     /// Ends soon after the connection is lost in that sense.

@@ -3,15 +3,17 @@
 //! The cryptography is the application's where it has installed one for its process, else *ring*:
 //! so nothing has to be installed first, and nothing is installed for others.
 
+use std::error::Error as _;
 use std::fs;
 use std::io;
 use std::sync::Arc;
 
 use leasehold_api::Error;
+use redis::RedisError;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{AlertDescription, ClientConfig, RootCertStore};
 use tokio_rustls::{TlsConnector, rustls};
 
 use crate::opening::Step;
@@ -62,6 +64,33 @@ pub(crate) fn step(error: &io::Error) -> Step {
         Some(rustls::Error::InvalidMessage(_)) => Step::OtherThanTls,
         Some(_) => Step::Handshake,
     }
+}
+
+/// Whether the server refused the client's certificate, or that there is none.
+pub(crate) fn wants_certificate(error: &RedisError) -> bool {
+    use AlertDescription::{
+        AccessDenied, BadCertificate, CertificateExpired, CertificateRequired, CertificateRevoked,
+        CertificateUnknown, UnknownCA, UnsupportedCertificate,
+    };
+    // The client library shares what it was given.
+    let shared = error
+        .source()
+        .and_then(|source| source.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>());
+    let of_tls = shared.and_then(|error| error.downcast_ref::<io::Error>());
+    let of_tls = of_tls.and_then(|error| error.get_ref()?.downcast_ref::<rustls::Error>());
+    matches!(
+        of_tls,
+        Some(rustls::Error::AlertReceived(
+            AccessDenied
+                | BadCertificate
+                | CertificateExpired
+                | CertificateRequired
+                | CertificateRevoked
+                | CertificateUnknown
+                | UnknownCA
+                | UnsupportedCertificate
+        ))
+    )
 }
 
 fn roots(file: Option<&str>) -> Result<RootCertStore, Error> {

@@ -48,10 +48,15 @@ impl Wire {
         let options = &target.options;
         let until = Instant::now() + options.connect_timeout;
         let Socket { mut connection, pulse, task } = open(target, &info, None, until).await?;
+        // A silent connection is ended by ourselves, which must not look like the server's doing.
+        let unopened = |step, source| match pulse.is_silent(options.timeout) {
+            true => target.unopened(step, io::Error::from(io::ErrorKind::TimedOut).into()),
+            false => target.unopened(step, source),
+        };
         let told = by(until, authenticate(&mut connection, options)).await;
-        told.map_err(|source| target.unopened(Step::Auth, source))?;
+        told.map_err(|source| unopened(Step::Auth, source))?;
         let greeted = by(until, greet(&mut connection, options)).await;
-        greeted.map_err(|source| target.unopened(Step::Greet, source))?;
+        greeted.map_err(|source| unopened(Step::Greet, source))?;
         let (place, timeout) = (target.place.clone(), options.timeout);
         Ok(Self { connection, generation, pulse, place, timeout, _task: task })
     }

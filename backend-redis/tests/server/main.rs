@@ -16,6 +16,7 @@ mod waiting;
 
 leasehold_conformance::tests! {
     connecting::an_unreachable_server_is_tried_until_the_connect_timeout,
+    connecting::a_frozen_server_is_told_from_one_that_ends_the_connection,
     connecting::f24_a_server_that_comes_up_in_time_is_connected_to,
     connecting::a_loading_server_is_waited_for,
     connecting::bad_input_ends_before_any_traffic,
