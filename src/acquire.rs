@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use leasehold_api::{
-    Acquired, Claim, Error, ErrorKind, Grant, Holder, Instant, Lease, Loss, Operation,
-};
+use leasehold_api::{Acquired, Claim, Error, ErrorKind, Grant, Holder, Instant, Loss, Operation};
 use tracing::Instrument;
 
 use crate::cleanup::Job;
@@ -21,6 +19,7 @@ const LONGEST_TRY: Duration = Duration::from_secs(5);
 /// A parked waiter looks at the clock and at its holder at least this often.
 const RECHECK: Duration = Duration::from_secs(1);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const NOT_REENTRANT: &str = "; a lock is not re-entrant";
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Asks once, without queueing: `None` if somebody else has it, or stands before us.
@@ -156,11 +155,8 @@ impl Claimant<'_, '_> {
             if now >= end {
                 return Err(self.not_acquired(None));
             }
-            self.told.waits_for(|| {
-                let Lease { owner, token, .. } =
-                    &client.queue.holder(&self.waiter.claim.name)?.lease;
-                Some(Holder::new(*owner, *token, None))
-            });
+            self.told
+                .waits_for(|| Some(client.queue.holder(&self.waiter.claim.name)?.holder(None)));
             let mut look_at = end.min(now.saturating_add(RECHECK));
             if let Some(deadline) = settle_lost_holder(client, &self.waiter.claim) {
                 look_at = look_at.min(deadline);
@@ -300,19 +296,24 @@ impl Claimant<'_, '_> {
         let client = self.traces.client;
         let now = client.clock.now();
         let ours = client.queue.holder(&self.waiter.claim.name);
-        let ours = ours.filter(|_| holder.is_none()).map(|held| {
-            let remaining = held.live(now).map_or(Duration::ZERO, |until| until.since(now));
-            Holder::new(held.lease.owner, held.lease.token, Some(remaining))
-        });
+        let ours = ours.filter(|_| holder.is_none());
         let message = match (&holder, &ours) {
             (Some(holder), _) => format!("the wait ended while it was held by {holder}"),
+            (None, Some(ours)) if is_of_this_task(ours, self.waiter) => {
+                format!("the wait ended while this task held it itself{NOT_REENTRANT}")
+            }
             (None, Some(ours)) => format!(
-                "the wait ended while another guard of this client held it ({ours}); a lock is \
-                 not re-entrant"
+                "the wait ended while another guard of this client held it ({}){}",
+                ours.holder(None),
+                // What runs outside of any task may be the same flow.
+                if ours.task().or(self.waiter.task).is_none() { NOT_REENTRANT } else { "" }
             ),
-            (None, None) => "the wait ended while it was held, or closed by a min_hold".to_owned(),
+            (None, None) => "the wait ended while it was closed by a min_hold, or held".to_owned(),
         };
-        let holder = holder.or(ours);
+        let holder = holder.or(ours.map(|held| {
+            let remaining = held.live(now).map_or(Duration::ZERO, |until| until.since(now));
+            held.holder(Some(remaining))
+        }));
         Error::new(ErrorKind::NotAcquired, Operation::Acquire, message)
             .with_backend(client.backend.profile().backend)
             .with_holder(holder)
@@ -377,10 +378,13 @@ fn too_late(client: &Arc<Lifeline>) -> Error {
 
 /// A lock is not re-entrant: a task that waits for itself waits like anyone, and is told once.
 fn warn_of_self_wait(client: &Lifeline, holder: &Held, waiter: &Waiter) {
-    let itself = holder.task().is_some() && holder.task() == waiter.task;
-    if itself && client.warns_of_self_wait() {
+    if is_of_this_task(holder, waiter) && client.warns_of_self_wait() {
         trace::waits_for_itself(client, &waiter.claim);
     }
+}
+
+fn is_of_this_task(holder: &Held, waiter: &Waiter) -> bool {
+    holder.task().is_some() && holder.task() == waiter.task
 }
 
 /// Spreads those who wait for the same expiry. The owner is random already.

@@ -1,9 +1,9 @@
 //! One held lease: its state word, its deadline, its loss.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use leasehold_api::{Claim, Grant, Instant, Lease, Loss, Validity, margin};
+use leasehold_api::{Claim, Grant, Holder, Instant, Lease, Loss, Metadata, Validity, margin};
 use tokio_util::sync::CancellationToken;
 
 use crate::terms::Terms;
@@ -16,6 +16,8 @@ use crate::terms::Terms;
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) lease: Lease,
+    /// What it tells people of itself: its parts are shared, so a held lock has little of it.
+    metadata: Metadata,
     word: AtomicU64,
     lost: CancellationToken,
     granted_at: Instant,
@@ -71,6 +73,8 @@ impl Held {
     ) -> Self {
         let mut lease = Lease::new(claim.name.clone(), claim.owner, grant.token, claim.ttl);
         lease.keep_alive = claim.keep_alive;
+        let mut metadata = claim.metadata.clone();
+        metadata.since = SystemTime::now();
         let granted_at = grant.validity.from;
         let max = terms.max_hold.map(|max_hold| {
             let end = unanswered_since.unwrap_or(granted_at).saturating_add(max_hold);
@@ -78,6 +82,7 @@ impl Held {
         });
         let held = Self {
             lease,
+            metadata,
             word: AtomicU64::new(0),
             lost: CancellationToken::new(),
             granted_at,
@@ -194,6 +199,12 @@ impl Held {
     /// Whether something of its owner may land in the store after its end.
     pub(crate) fn strays(&self) -> bool {
         self.strays
+    }
+
+    /// This lease, as others are told of it.
+    pub(crate) fn holder(&self, remaining: Option<Duration>) -> Holder {
+        let Lease { owner, token, .. } = self.lease;
+        Holder::new(owner, token, remaining).with_metadata(self.metadata.clone())
     }
 
     pub(crate) fn task(&self) -> Option<tokio::task::Id> {

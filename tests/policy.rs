@@ -206,10 +206,38 @@ async fn f84_task_that_waits_for_itself_is_told_so() {
     let guard = a.lock("n").unwrap().acquire().await.unwrap();
     let error = a.lock("n").unwrap().acquire_within(SECOND).await.unwrap_err();
     assert!(error.to_string().contains("another guard of this client"), "{error}");
+    assert!(error.to_string().ends_with("; a lock is not re-entrant"), "{error}");
     let holder = error.holder().unwrap();
     assert_eq!(holder.owner, guard.owner());
     assert!(holder.remaining.unwrap() > SECOND);
     assert_eq!(error.lock(), Some(guard.name()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_of_this_client_is_told_as_one_of_another() {
+    let (a, _b) = two_clients();
+    let lock = a.lock("n").unwrap().label("web-3");
+    let guard = lock.acquire().await.unwrap();
+    let other = a.lock("n").unwrap();
+    let waits = tokio::spawn(async move { other.acquire_within(SECOND).await });
+    let error = waits.await.unwrap().unwrap_err();
+    let holder = error.holder().unwrap();
+    let metadata = holder.metadata.as_ref().unwrap();
+    assert_eq!((holder.owner, metadata.pid), (guard.owner(), std::process::id()));
+    assert_eq!(metadata.label.as_ref().unwrap().as_str(), "web-3");
+    assert!(error.to_string().contains("label web-3"), "{error}");
+    assert!(!error.to_string().contains("re-entrant"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_task_that_waits_for_itself_hears_of_reentrancy() {
+    let (a, _b) = two_clients();
+    let error = tokio::spawn(async move {
+        let _guard = a.lock("n").unwrap().acquire().await.unwrap();
+        a.lock("n").unwrap().acquire_within(SECOND).await.unwrap_err()
+    });
+    let error = error.await.unwrap().to_string();
+    assert!(error.ends_with("this task held it itself; a lock is not re-entrant"), "{error}");
 }
 
 #[test]
