@@ -29,8 +29,8 @@ const KEYS: [&str; 4] = ["guarantee", "scope", "ttl", "wait"];
 /// # Errors
 ///
 /// `BadInput` for what is wrong with the URL, saying what is allowed; `Unsupported` for a scheme
-/// whose feature is not compiled in; `Guarantee` if the backend can't give what is asked for;
-/// `Unreachable`, `Auth`, `Refused`, `NotPrimary` or `Busy` from the backend.
+/// whose feature is not compiled in, or a server that won't do; `Guarantee` if the backend can't
+/// give what is asked for; `Unreachable`, `Auth`, `Refused`, `NotPrimary` or `Busy` from the backend.
 ///
 /// # Cancel safety
 ///
@@ -50,12 +50,25 @@ pub async fn connect(url: &str) -> Result<Locks, Error> {
     })?;
     refuse_stray_secret(&url)?;
     let scheme = url.scheme().to_owned();
-    let driver = registry::find(&scheme)?;
+    let driver = registry::find(&scheme).map_err(|error| match address(&url) {
+        // `Url` takes the host of `localhost:6379` for a scheme.
+        Some(address) => refuse(format!(
+            "`{address}` is no URL: an address has a scheme in front, such as redis://{address}"
+        ))
+        .with_source(error),
+        None => error,
+    })?;
     let asked = Asked::take_from(&mut url, driver.keys)?;
     asked.wishes.check(&scheme, driver.ttl_floor)?;
     let backend = (driver.connect)(&url).await?;
     asked.compare(backend.profile())?;
     Ok(Locks::start(backend, asked.wishes))
+}
+
+/// The address that was meant by `host:port`.
+fn address(url: &Url) -> Option<String> {
+    let port: u16 = url.path().parse().ok()?;
+    url.cannot_be_a_base().then(|| format!("{}:{port}", url.scheme()))
 }
 
 fn refuse(message: impl Into<String>) -> Error {
