@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde::Deserialize;
@@ -19,12 +20,11 @@ pub(crate) struct Arguments {
 
 const AFTER: &str = "\
 Environment:
-  LEASEHOLD_URL  the lock server, as --url; it may hold a password, and is then kept
-                 from the command
-  LEASEHOLD_LOG  what is logged to standard error: off, error (default), warn,
-                 info, debug or trace
+  LEASEHOLD_URL  the lock server, as --url; it may hold a password
+  LEASEHOLD_LOG  what is logged to standard error: off, error (default),
+                 warn, info, debug or trace
 
-Example:
+Examples:
   export LEASEHOLD_URL=redis://127.0.0.1:6379
   leasehold run nightly -- ./report.sh";
 
@@ -37,14 +37,14 @@ pub(crate) enum Verb {
     Check(Check),
     /// Print a completion script for a shell.
     #[command(
-        after_help = "Example:\n  leasehold completions bash > /etc/bash_completion.d/leasehold"
+        after_help = "Examples:\n  leasehold completions bash > /etc/bash_completion.d/leasehold"
     )]
     Completions {
         #[arg(value_enum)]
         shell: Shell,
     },
     /// Write the manual pages into a directory.
-    #[command(after_help = "Example:\n  leasehold man /usr/local/share/man/man1")]
+    #[command(after_help = "Examples:\n  leasehold man /usr/local/share/man/man1")]
     Man {
         directory: PathBuf,
     },
@@ -60,6 +60,7 @@ pub(crate) enum Verb {
 /// write that the lock protects) and LEASEHOLD_OWNER.
 #[derive(Debug, Args)]
 #[command(after_help = RUN_AFTER)]
+#[command(override_usage = "leasehold run [OPTIONS] NAME -- COMMAND...")]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) target: Target,
@@ -82,7 +83,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) min_hold: Option<Duration>,
 
-    /// End the command, and release the lock, so long after the grant
+    /// End the command, and release the lock, so long after the grant; the exit status is 76 then.
+    /// At least 1s
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) max_hold: Option<Duration>,
 
@@ -102,23 +104,43 @@ pub(crate) struct Run {
     /// The lock's name: 1 to 512 bytes of UTF-8 without control characters
     pub(crate) name: String,
 
-    /// The command and its arguments
+    /// The command and its arguments, behind `--`
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
 const RUN_AFTER: &str = "\
-Exit status: the command's own (128 + N if signal N ended it); 64 wrong usage; 69 the backend can't
-be reached; 70 internal error; 75 the lock was not acquired in time; 76 the lock was lost while the
-command ran; 78 wrong configuration, or the backend can't give the guarantee; 126 and 127 the
-command can't be run or is not there.
+Environment:
+  LEASEHOLD_URL    the lock server, as --url; kept from the command if it
+                   holds a password
+  LEASEHOLD_LOG    what is logged to standard error: off, error (the
+                   default), warn, info, debug or trace
+  LEASEHOLD_NAME   to the command: the lock's name
+  LEASEHOLD_TOKEN  to the command: the fencing token
+  LEASEHOLD_OWNER  to the command: the owner, as `status --json` shows it
 
-Example:
-  leasehold run --wait 10m --label web-3 nightly -- ./report.sh";
+Exit status:
+  the command's own; 128 + N if signal N ended it
+  64   wrong usage
+  69   the backend can't be reached for 30 s (or --wait, if that is
+       less), or refuses
+  70   internal error
+  75   the lock was not acquired in time
+  76   the lock was lost while the command ran, or --max-hold was over
+  78   wrong configuration, or the backend can't give the guarantee
+  126  the command can't be run
+  127  the command is not there
 
-/// Show who holds the lock NAME. A free one may still be closed by a `--min-hold`.
+Examples:
+  leasehold run --wait 10m --label web-3 nightly -- ./report.sh
+  leasehold run --no-wait --min-hold 10m nightly -- ./report.sh";
+
+/// Show who holds the lock NAME.
+///
+/// A lock that is shown as free may still be closed by somebody's `--min-hold`. Ends with 0 whether
+/// it is held or free: `--json` has `held`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  leasehold status nightly --json")]
+#[command(after_help = "Examples:\n  leasehold status nightly --json")]
 pub(crate) struct Status {
     #[command(flatten)]
     pub(crate) target: Target,
@@ -129,8 +151,10 @@ pub(crate) struct Status {
 }
 
 /// Show all held locks, or those whose name begins with PREFIX.
+///
+/// A lock that only a `--min-hold` keeps closed is not among them.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  leasehold list order: --json")]
+#[command(after_help = "Examples:\n  leasehold list order: --json")]
 pub(crate) struct List {
     #[command(flatten)]
     pub(crate) target: Target,
@@ -144,7 +168,8 @@ pub(crate) struct List {
 /// End somebody's lease of the lock NAME.
 ///
 /// The token, as `status` shows it, makes sure that no other lease is ended. The holder learns of
-/// it at its next renewal: until then it works on.
+/// it at its next renewal, within a third of its TTL: until then its command runs on, beside that of
+/// whoever gets the lock meanwhile.
 #[derive(Debug, Args)]
 #[command(after_help = EVICT_AFTER)]
 pub(crate) struct Evict {
@@ -158,14 +183,16 @@ pub(crate) struct Evict {
 }
 
 const EVICT_AFTER: &str = "\
-Exit status: 0 if the lease was ended, 1 if nobody holds the lock under this token.
+Exit status:
+  0  the lease was ended
+  1  nobody holds the lock under this token
 
-Example:
+Examples:
   leasehold evict nightly --token 1796056181567121";
 
 /// Show what the configured backend gives: guarantee, scope, limits, warnings, round-trip times.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  leasehold check --json")]
+#[command(after_help = "Examples:\n  leasehold check --json")]
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) target: Target,
@@ -185,7 +212,7 @@ pub(crate) struct Target {
     #[arg(long)]
     pub(crate) url: Option<String>,
 
-    /// A TOML file with `url`, and what else `run` takes: guarantee, ttl, wait, min_hold,
+    /// A TOML file with `url` [default: as LEASEHOLD_URL says], and what else `run` takes: guarantee, ttl, wait, min_hold,
     /// max_hold, kill_after, label. With a password in it, only its owner may read it
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -215,6 +242,28 @@ impl Guarantee {
             Self::Correctness => "correctness",
         }
     }
+}
+
+/// The words that were given. `help VERB` stands for `VERB --help`.
+pub(crate) fn asked() -> Vec<OsString> {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.remove(1);
+        words.push("--help".into());
+    }
+    words
+}
+
+/// What may have been meant by a wrong usage, where clap does not say it.
+pub(crate) fn tip(error: &clap::Error) -> Option<String> {
+    let mut words = std::env::args_os().skip(1);
+    let is_run = words.next().is_some_and(|verb| verb == "run");
+    let is_word =
+        |word: &ContextValue| matches!(word, ContextValue::String(word) if !word.starts_with('-'));
+    let word = error.get(ContextKind::InvalidArg).is_some_and(is_word);
+    let unknown = is_run && word && error.kind() == ErrorKind::UnknownArgument;
+    let undivided = unknown && words.all(|word| word != "--");
+    undivided.then(|| "put `--` before the command: leasehold run NAME -- COMMAND...".to_owned())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -36,12 +36,15 @@ fn main() -> ExitCode {
     if words.next().is_some_and(|word| word == supervise::VERB) {
         return end(supervise::supervise(words.collect()));
     }
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::try_parse_from(args::asked()) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version are no errors.
             let status = if error.use_stderr() { USAGE } else { 0 };
             let _ = error.print();
+            if let Some(tip) = args::tip(&error) {
+                output::say(&tip);
+            }
             return ExitCode::from(status);
         }
     };

@@ -26,7 +26,7 @@ pub(crate) async fn bad_usage_is_64_and_says_what_is_allowed() -> Verdict {
     let label = "x".repeat(129);
     for (words, says) in [
         (&["run", "job"][..], "COMMAND"),
-        (&["run", "job", "true"], "--"),
+        (&["run", "job", "sleep", "1"], "put `--` before the command"),
         (&["run", "", "--", "true"], "512 bytes"),
         (&["run", &long, "--", "true"], "512 bytes"),
         (&["run", "a\nb", "--", "true"], "control"),

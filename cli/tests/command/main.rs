@@ -89,5 +89,6 @@ leasehold_conformance::tests! {
     secrets::a_file_with_a_password_that_others_may_read_is_refused,
     secrets::the_command_does_not_inherit_a_password,
     generated::help_of_each_verb_shows_an_example,
+    generated::help_is_a_verb_too,
     generated::manual_pages_and_completions_name_every_verb,
 }
