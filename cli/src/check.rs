@@ -41,7 +41,7 @@ struct RoundTrip {
 /// Connects, and prints what the backend says of itself.
 pub(crate) async fn check(asked: &Check) -> Result<u8, Failure> {
     let settings = Settings::find(&asked.target, asked.guarantee)?;
-    let locks = settings.connect().await?;
+    let locks = settings.connect().await.map_err(|error| settings.unconnected(error))?;
     let name = LockName::new("leasehold check")?;
     let mut times = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {

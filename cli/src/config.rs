@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::args::Guarantee;
@@ -16,7 +17,7 @@ use crate::target::holds_password;
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
-    pub(crate) url: String,
+    pub(crate) url: Option<String>,
     pub(crate) guarantee: Option<Guarantee>,
     #[serde(default, deserialize_with = "duration")]
     pub(crate) ttl: Option<Duration>,
@@ -51,7 +52,7 @@ impl Config {
             let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
             failed(&format!("{line}{}", error.message()))
         })?;
-        if holds_password(&config.url) && mode & 0o077 != 0 {
+        if config.url.as_deref().is_some_and(holds_password) && mode & 0o077 != 0 {
             return Err(failed(&format!(
                 "it holds a password and has the mode {:o}: others may read it; use chmod 600",
                 mode & 0o777
@@ -62,10 +63,17 @@ impl Config {
 }
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    humantime::parse_duration(&text).map(Some).map_err(|_| {
-        serde::de::Error::custom(format_args!(
-            "`{text}` is not a duration such as \"500ms\", \"30s\" or \"2m\""
-        ))
-    })
+    let no = |what: &dyn std::fmt::Display| {
+        Err(D::Error::custom(format_args!(
+            "{what} is not a duration such as \"500ms\", \"30s\" or \"2m\""
+        )))
+    };
+    match toml::Value::deserialize(deserializer)? {
+        toml::Value::String(text) => match humantime::parse_duration(&text) {
+            Ok(duration) => Ok(Some(duration)),
+            Err(_) => no(&format_args!("`{text}`")),
+        },
+        toml::Value::Integer(number) => no(&format_args!("the number {number}")),
+        other => no(&format_args!("a value of the type {}", other.type_str())),
+    }
 }

@@ -63,10 +63,14 @@ impl fmt::Display for Failure {
 impl From<leasehold::Error> for Failure {
     fn from(error: leasehold::Error) -> Self {
         let mut message = error.to_string();
+        // What a server says begins with its code, which the message has already.
+        let code = error.code().map(|code| [format!("{code}: "), format!("\"{code}\": ")]);
         let mut source = error.source();
         while let Some(cause) = source {
             let text = cause.to_string();
-            if !message.contains(&text) {
+            let rest = code.iter().flatten().find_map(|code| text.strip_prefix(code.as_str()));
+            let text = rest.unwrap_or(&text);
+            if !message.contains(text) {
                 message = format!("{message}: {text}");
             }
             source = cause.source();

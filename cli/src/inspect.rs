@@ -48,7 +48,7 @@ impl<'a> Row<'a> {
 pub(crate) async fn status(asked: &Status) -> Result<u8, Failure> {
     let settings = Settings::find(&asked.target, None)?;
     let name = name(&asked.name)?;
-    let locks = settings.connect().await?;
+    let locks = settings.connect().await.map_err(|error| settings.unconnected(error))?;
     let holder = locks.backend().inspect(&name).await.map_err(|error| error.with_lock(&name))?;
     if asked.output.json {
         print_json(&Row::new(&name, holder.as_ref()))?;
@@ -64,7 +64,7 @@ pub(crate) async fn list(asked: &List) -> Result<u8, Failure> {
     if !asked.prefix.is_empty() {
         name(&asked.prefix)?; // no name begins with what none can be
     }
-    let locks = settings.connect().await?;
+    let locks = settings.connect().await.map_err(|error| settings.unconnected(error))?;
     let held = locks.backend().list(&asked.prefix).await?;
     if asked.output.json {
         let rows: Vec<_> = held.iter().map(|(name, holder)| Row::new(name, Some(holder))).collect();
@@ -83,7 +83,7 @@ pub(crate) async fn evict(asked: &Evict) -> Result<u8, Failure> {
     let settings = Settings::find(&asked.target, None)?;
     let name = name(&asked.name)?;
     let token = Token::new(asked.token).map_err(usage)?;
-    let locks = settings.connect().await?;
+    let locks = settings.connect().await.map_err(|error| settings.unconnected(error))?;
     let evicted =
         locks.backend().evict(&name, token).await.map_err(|error| error.with_lock(&name))?;
     if evicted {

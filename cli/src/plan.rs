@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::args::Run;
 use crate::channel::Limits;
 use crate::exit::{Failure, USAGE};
-use crate::target::Settings;
+use crate::target::{Place, Settings};
 use crate::waiting::Patience;
 
 /// What the command line and the configuration ask for, checked.
@@ -18,9 +18,21 @@ pub(crate) struct Plan {
     pub(crate) ttl: Duration,
     kill_after: Duration,
     min_hold: Option<Duration>,
-    max_hold: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
     label: Option<String>,
     pub(crate) patience: Patience,
+}
+
+const DAY: u64 = 24 * 60 * 60;
+
+/// What a TTL and a max-hold may be.
+const ALLOWED: &str = "allowed are 1 s to 30 days";
+
+/// What wins, and where it stands: the command line, then the file, then the URL.
+fn first<T>(flag: Option<T>, file: Option<T>, url: Option<T>) -> Option<(T, Place)> {
+    flag.map(|value| (value, Place::Flag))
+        .or_else(|| file.map(|value| (value, Place::File)))
+        .or_else(|| url.map(|value| (value, Place::Url)))
 }
 
 impl Plan {
@@ -31,48 +43,61 @@ impl Plan {
         let file = &settings.config;
         let name =
             LockName::new(&asked.name).map_err(|error| Failure::from(error).with_status(USAGE))?;
-        let ttl = asked.ttl.or(file.ttl).or_else(|| settings.of_url("ttl"));
-        let ttl = ttl.unwrap_or(Duration::from_secs(30));
+        let shown = |duration: Duration| match duration.as_secs() / DAY {
+            // humantime would tell 31 days as a month and a rest.
+            days @ 1.. if duration == Duration::from_secs(days * DAY) => format!("{days}days"),
+            _ => humantime::format_duration(duration).to_string(),
+        };
+        let ttl = first(asked.ttl, file.ttl, settings.of_url("ttl"));
+        let (ttl, ttl_stands_in) = ttl.unwrap_or((Duration::from_secs(30), Place::Url));
         if ttl < Self::SHORTEST || Ttl::new(ttl).is_err() {
-            let message = format!("a TTL of {ttl:?} is not within 1 s to 30 days");
-            return Err(settings.refuse(message, asked.ttl.is_some()));
+            return Err(settings.refuse(ttl_stands_in, "ttl", &shown(ttl), ALLOWED));
         }
-        let min_hold = asked.min_hold.or(file.min_hold);
-        let max_hold = asked.max_hold.or(file.max_hold);
-        let longest = Ttl::MAX.get();
-        for (what, hold, of_a_flag) in [
-            ("min-hold", min_hold, asked.min_hold.is_some()),
-            ("max-hold", max_hold, asked.max_hold.is_some()),
-        ] {
-            if let Some(hold) = hold.filter(|hold| *hold > longest) {
-                let message = format!("a {what} of {hold:?} is over 30 days");
-                return Err(settings.refuse(message, of_a_flag));
-            }
+        let min_hold = first(asked.min_hold, file.min_hold, None);
+        let max_hold = first(asked.max_hold, file.max_hold, None);
+        if let Some((min, place)) = min_hold.filter(|(min, _)| *min > Ttl::MAX.get()) {
+            return Err(settings.refuse(
+                place,
+                "min_hold",
+                &shown(min),
+                "allowed are 0 s to 30 days",
+            ));
         }
-        if let (Some(min), Some(max)) = (min_hold, max_hold)
+        let held = Self::SHORTEST..=Ttl::MAX.get();
+        if let Some((max, place)) = max_hold.filter(|(max, _)| !held.contains(max)) {
+            return Err(settings.refuse(place, "max_hold", &shown(max), ALLOWED));
+        }
+        if let (Some((min, min_in)), Some((max, max_in))) = (min_hold, max_hold)
             && min > max
         {
-            let message = format!("min-hold {min:?} is over max-hold {max:?}");
-            let of_a_flag = asked.min_hold.is_some() || asked.max_hold.is_some();
-            return Err(settings.refuse(message, of_a_flag));
+            let place = if max_in == Place::Flag { max_in } else { min_in };
+            let why = format!("it is over max-hold, which is {}", shown(max));
+            return Err(settings.refuse(place, "min_hold", &shown(min), &why));
         }
+        let (min_hold, max_hold) = (min_hold.map(|(min, _)| min), max_hold.map(|(max, _)| max));
         // The time in which the command may end by itself is part of what it has.
         let held = max_hold.unwrap_or(ttl).min(ttl);
-        let kill_after = asked.kill_after.or(file.kill_after);
-        let of_a_flag = asked.kill_after.is_some();
-        let kill_after = kill_after.unwrap_or((held / 4).min(Duration::from_secs(10)));
+        let kill_after = first(asked.kill_after, file.kill_after, None);
+        let (kill_after, place) =
+            kill_after.unwrap_or(((held / 4).min(Duration::from_secs(10)), Place::Url));
         if kill_after > held / 2 {
-            let message = format!(
-                "kill-after {kill_after:?} is over half of the TTL {ttl:?}{}",
-                max_hold.map(|max| format!(" or of max-hold {max:?}")).unwrap_or_default()
-            );
-            return Err(settings.refuse(message, of_a_flag || asked.ttl.is_some()));
+            let of_a_flag = asked.ttl.is_some() || asked.max_hold.is_some();
+            let place = if of_a_flag { Place::Flag } else { place };
+            let mut why = format!("it is over half of the TTL, which is {}", shown(ttl));
+            if let Some(max) = max_hold {
+                why = format!("{why}, or of max-hold, which is {}", shown(max));
+            }
+            return Err(settings.refuse(place, "kill_after", &shown(kill_after), &why));
         }
-        let label = asked.label.clone().or_else(|| file.label.clone());
-        if let Some(label) = &label {
-            Label::new(label)
-                .map_err(|error| settings.refuse(error.to_string(), asked.label.is_some()))?;
+        let label = first(asked.label.clone(), file.label.clone(), None);
+        if let Some((label, place)) = &label {
+            Label::new(label).map_err(|error| {
+                let error = error.to_string();
+                let why = error.strip_prefix("configure: ").unwrap_or(&error);
+                settings.refuse(*place, "label", label, why)
+            })?;
         }
+        let label = label.map(|(label, _)| label);
         let wait = asked.wait.or(file.wait).or_else(|| settings.of_url("wait"));
         let patience = match wait {
             _ if asked.no_wait => Patience::None,

@@ -1,8 +1,9 @@
 //! Which backend is meant: a flag, a file or the environment names it.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
-use leasehold::Locks;
+use leasehold::{Locks, Operation};
 use url::Url;
 
 use crate::args::{Guarantee, Target};
@@ -17,27 +18,49 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     file: Option<PathBuf>,
     url: Url,
+    /// What named the URL.
+    by: String,
+}
+
+/// Where a value stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Flag,
+    File,
+    Url,
 }
 
 impl Settings {
-    /// Finds the backend's URL: from `--url`, `--config`, or `LEASEHOLD_URL`.
+    /// Finds the backend's URL: in `--url`, in the file of `--config`, or in `LEASEHOLD_URL`.
     ///
     /// # Errors
     ///
-    /// None of them is there; `--url` holds a password; a file can't be read; no URL.
+    /// None of them has it; `--url` holds a password; a file can't be read; no URL.
     pub(crate) fn find(target: &Target, guarantee: Option<Guarantee>) -> Result<Self, Failure> {
-        let config = match (&target.url, &target.config) {
-            (Some(url), _) if holds_password(url) => {
+        let file = target.config.clone();
+        let config = file.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+        let (text, by) = match (&target.url, &config.url, &file) {
+            (Some(url), ..) if holds_password(url) => {
                 return Err(Failure::usage(format!(
                     "--url holds a password, which every process list shows: put the URL into \
                      {VARIABLE}, or into a file for --config"
                 )));
             }
-            (Some(url), _) => Config { url: url.clone(), ..Config::default() },
-            (None, Some(path)) => Config::read(path)?,
-            (None, None) => Config { url: from_environment()?, ..Config::default() },
+            (Some(url), ..) => (url.clone(), "--url".to_owned()),
+            (None, Some(url), Some(file)) => (url.clone(), file.display().to_string()),
+            (None, _, Some(file)) => match from_environment()? {
+                Some(url) => (url, VARIABLE.to_owned()),
+                None => {
+                    let message = format!("it has no `url`, and {VARIABLE} is not set");
+                    return Err(Failure::config(message).within(&file.display()));
+                }
+            },
+            (None, _, None) => match from_environment()? {
+                Some(url) => (url, VARIABLE.to_owned()),
+                None => return Err(nowhere()),
+            },
         };
-        let mut url = parse(&config.url)?;
+        let mut url = parse(&text).map_err(|failure| failure.within(&by))?;
         if let Some(guarantee) = guarantee.or(config.guarantee) {
             set(&mut url, "guarantee", guarantee.key());
         }
@@ -45,18 +68,31 @@ impl Settings {
             return Err(Failure::config(
                 "memory: excludes within one process only, and each `leasehold` is one of its own: \
                  name a server, such as redis://127.0.0.1:6379",
-            ));
+            )
+            .within(&by));
         }
-        Ok(Self { config, file: target.config.clone(), url })
+        Ok(Self { config, file, url, by })
     }
 
     /// A value that is outside its limits: of a flag it is wrong usage; of the file or the URL, a
-    /// wrong configuration.
-    pub(crate) fn refuse(&self, message: String, of_a_flag: bool) -> Failure {
-        match &self.file {
-            _ if of_a_flag => Failure::usage(message),
-            Some(file) => Failure::config(message).within(&file.display()),
-            None => Failure::config(message),
+    /// wrong configuration. `key` is spelled as in the file.
+    pub(crate) fn refuse(
+        &self,
+        place: Place,
+        key: &str,
+        value: &dyn Display,
+        why: &str,
+    ) -> Failure {
+        // As it can be written, without what a terminal would obey.
+        let value: String = value.to_string().chars().flat_map(char::escape_debug).collect();
+        match (place, &self.file) {
+            (Place::Flag, _) => {
+                Failure::usage(format!("--{} {value}: {why}", key.replace('_', "-")))
+            }
+            (Place::File, Some(file)) => {
+                Failure::config(format!("{key} = \"{value}\": {why}")).within(&file.display())
+            }
+            _ => Failure::config(format!("{key}={value}: {why}")).within(&self.by),
         }
     }
 
@@ -67,6 +103,13 @@ impl Settings {
     /// Those of [`leasehold::connect`].
     pub(crate) async fn connect(&self) -> Result<Locks, leasehold::Error> {
         leasehold::connect(self.url.as_str()).await
+    }
+
+    /// What to tell of an error of [`connect`](Self::connect): also which URL is wrong.
+    pub(crate) fn unconnected(&self, error: leasehold::Error) -> Failure {
+        let of_the_url = error.operation() == Operation::Configure;
+        let failure = Failure::from(error);
+        if of_the_url { failure.within(&self.by) } else { failure }
     }
 
     /// A value that the URL has for all of its locks, such as `ttl`.
@@ -86,17 +129,21 @@ pub(crate) fn holds_password(url: &str) -> bool {
     }
 }
 
-fn from_environment() -> Result<String, Failure> {
+fn from_environment() -> Result<Option<String>, Failure> {
     match std::env::var(VARIABLE) {
-        Ok(url) if !url.is_empty() => Ok(url),
+        Ok(url) => Ok(Some(url).filter(|url| !url.is_empty())),
+        Err(std::env::VarError::NotPresent) => Ok(None),
         Err(std::env::VarError::NotUnicode(_)) => {
             Err(Failure::config(format!("{VARIABLE} is not UTF-8")))
         }
-        _ => Err(Failure::usage(format!(
-            "no lock server is named: set {VARIABLE} (such as redis://127.0.0.1:6379), or use \
-             --url or --config. A lock file on this host, without a server, is not there yet"
-        ))),
     }
+}
+
+fn nowhere() -> Failure {
+    Failure::usage(format!(
+        "no lock server is named: set {VARIABLE} (such as redis://127.0.0.1:6379), or use --url or \
+         --config. A lock file on this host, without a server, is not there yet"
+    ))
 }
 
 fn parse(url: &str) -> Result<Url, Failure> {

@@ -39,7 +39,8 @@ pub(crate) async fn connect(settings: &Settings, patience: Patience) -> Result<L
     const PAUSE: Duration = Duration::from_millis(500);
     let limit = patience.with_an_unreachable_store();
     if limit.is_zero() {
-        return Ok(settings.connect().await?); // within the driver's own limit
+        // Within the driver's own limit.
+        return settings.connect().await.map_err(|error| settings.unconnected(error));
     }
     let until = Instant::now() + limit;
     let mut last = None;
@@ -51,7 +52,7 @@ pub(crate) async fn connect(settings: &Settings, patience: Patience) -> Result<L
                 last = Some(error);
                 tokio::time::sleep(PAUSE).await;
             }
-            Ok(Err(error)) => return Err(error.into()),
+            Ok(Err(error)) => return Err(settings.unconnected(error)),
             Err(_) => {
                 return Err(last.map_or_else(|| no_answer(limit), Failure::from));
             }

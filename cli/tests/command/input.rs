@@ -27,6 +27,10 @@ pub(crate) async fn bad_usage_is_64_and_says_what_is_allowed() -> Verdict {
     for (words, says) in [
         (&["run", "job"][..], "COMMAND"),
         (&["run", "job", "sleep", "1"], "put `--` before the command"),
+        (&["run", "--max-hold", "0s", "job", "--", "true"], "--max-hold 0s: allowed are 1 s to"),
+        (&["run", "--min-hold", "31days", "job", "--", "true"], "--min-hold 31days: allowed are"),
+        (&["run", "--label", "a\nb", "job", "--", "true"], "the label has a control character;"),
+        (&["run", "--label", &label, "job", "--", "true"], "the label has 129 bytes;"),
         (&["run", "", "--", "true"], "512 bytes"),
         (&["run", &long, "--", "true"], "512 bytes"),
         (&["run", "a\nb", "--", "true"], "control"),
@@ -67,6 +71,7 @@ pub(crate) async fn bad_configuration_is_78_and_says_what_is_allowed() -> Verdic
         ("no url", "redis://HOST:PORT"),
         ("memory:", "one process only"),
         ("mysql://127.0.0.1", "redis"),
+        ("localhost:6379", "such as redis://localhost:6379"),
         ("redis://127.0.0.1:1/?ttll=3s", known),
         ("redis://127.0.0.1:1/?ttl=soon", "30s"),
         ("redis://127.0.0.1:1/?ttl=20ms", "1 s to 30 days"),
@@ -74,6 +79,7 @@ pub(crate) async fn bad_configuration_is_78_and_says_what_is_allowed() -> Verdic
     ] {
         let told = with_url(url, &["run", "job", "--", "true"]).await;
         ensure!(told.code == Some(78) && told.err.contains(says), "{url}: {told:?}");
+        ensure!(told.err.contains("LEASEHOLD_URL: "), "its source is not named: {told:?}");
     }
     let words = ["run", "--guarantee", "correctness", "job", "--", "true"];
     let refused = with_url(server.url(), &words).await;
@@ -87,6 +93,8 @@ pub(crate) async fn bad_configuration_is_78_and_says_what_is_allowed() -> Verdic
         ("url = \"redis://h\"\nttll = \"3s\"", "kill_after"),
         ("url = \"redis://h\"\nttl = \"soon\"", "30s"),
         ("url = \"redis://h\"\nttl = 30", "line 2"),
+        ("url = \"redis://h\"\nttl = 30", "such as \"500ms\", \"30s\""),
+        ("url = \"redis://h\"\nmax_hold = \"0s\"", "max_hold = \"0s\": allowed are 1 s to 30"),
         ("url = \"redis://h\"\nttl = \"10ms\"", "1 s to 30 days"),
         ("ttl = \"30s\"", "url"),
         ("url = ", "line 1"),
@@ -229,6 +237,19 @@ pub(crate) async fn an_unknown_log_level_is_78_and_the_known_are_listed() -> Ver
         let told = told(command).await;
         ensure!(told.code == Some(0) && told.err.is_empty() != speaks, "{level}: {told:?}");
     }
+    Ok(())
+}
+
+pub(crate) async fn a_file_without_a_url_takes_that_of_the_environment() -> Verdict {
+    let server = shared().await?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("leasehold.toml");
+    std::fs::write(&file, "label = \"from the file\"")?;
+    let show = format!("{} status --json half", env!("CARGO_BIN_EXE_leasehold"));
+    let mut command = leasehold(server.url());
+    command.args(["run", "--config", file.to_str().unwrap(), "half", "--", "sh", "-c", &show]);
+    let seen = told(command).await.json();
+    ensure!(seen["label"] == "from the file", "{seen}");
     Ok(())
 }
 

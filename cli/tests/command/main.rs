@@ -79,6 +79,7 @@ leasehold_conformance::tests! {
     operator::a_closed_pipe_is_no_error,
     input::bad_usage_is_64_and_says_what_is_allowed,
     input::bad_configuration_is_78_and_says_what_is_allowed,
+    input::a_file_without_a_url_takes_that_of_the_environment,
     input::a_configuration_file_decides_what_no_flag_does,
     input::a_url_decides_ttl_and_wait_where_nothing_else_does,
     input::each_key_of_a_file_takes_effect,
