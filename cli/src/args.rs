@@ -124,7 +124,7 @@ Exit status:
   64   wrong usage
   69   the backend can't be reached for 30 s (or --wait, if that is
        less), or refuses
-  70   internal error
+  70   internal error, or /proc is that of another pid namespace
   75   the lock was not acquired in time
   76   the lock was lost while the command ran, or --max-hold was over
   78   wrong configuration, or the backend can't give the guarantee

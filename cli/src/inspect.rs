@@ -87,7 +87,10 @@ pub(crate) async fn evict(asked: &Evict) -> Result<u8, Failure> {
     let evicted =
         locks.backend().evict(&name, token).await.map_err(|error| error.with_lock(&name))?;
     if evicted {
-        print(format!("{name}: the lease with token {token} was ended"))?;
+        print(format!(
+            "{name}: the lease with token {token} was ended; its holder learns of it at its next \
+             renewal, within a third of its TTL, and its command runs until then"
+        ))?;
         return Ok(0);
     }
     let message = format!("nobody holds `{name}` under the token {token}");
@@ -133,7 +136,8 @@ fn usage(error: Error) -> Failure {
     Failure::from(error).with_status(USAGE)
 }
 
-fn time(at: SystemTime) -> String {
+/// For people and programs: RFC 3339, in UTC.
+pub(crate) fn time(at: SystemTime) -> String {
     humantime::format_rfc3339_seconds(at).to_string()
 }
 

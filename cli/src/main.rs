@@ -15,6 +15,7 @@ mod inspect;
 mod outcome;
 mod output;
 mod plan;
+mod renewals;
 mod run;
 mod signals;
 mod supervise;

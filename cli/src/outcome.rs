@@ -5,6 +5,7 @@ use leasehold::{Error, ErrorKind, LockName, Loss};
 use crate::channel::Ended;
 use crate::exit::{Failure, INTERNAL, LOST};
 use crate::output::say;
+use crate::renewals::Renewals;
 
 /// How the command ended, as far as this process knows.
 #[derive(Debug)]
@@ -26,6 +27,7 @@ pub(crate) enum Outcome {
 /// What is to be said with a status of our own.
 pub(crate) fn conclude(
     name: &LockName,
+    renewals: &Renewals,
     outcome: Outcome,
     seen: Option<Loss>,
     released: Result<(), Error>,
@@ -34,10 +36,7 @@ pub(crate) fn conclude(
         Err(error) if error.kind() == ErrorKind::Lost => (seen.or(error.loss()), None),
         released => (seen, released.err()),
     };
-    let because = match loss {
-        Some(loss) => format!("lost the lock `{name}`: {loss}"),
-        None => format!("the time of the lock `{name}` was over"),
-    };
+    let because = format!("lost the lock `{name}`: {}", renewals.why(loss));
     let lost = |rest: &str| Err(Failure::new(LOST, format!("{because}; {rest}")));
     match outcome {
         Outcome::NotStarted(failure) => Err(failure),

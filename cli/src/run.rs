@@ -13,6 +13,7 @@ use crate::exit::{Failure, INTERNAL};
 use crate::family::can_see_processes;
 use crate::outcome::{Outcome, conclude};
 use crate::plan::Plan;
+use crate::renewals::Renewals;
 use crate::signals::Passed;
 use crate::target::Settings;
 use crate::waiting;
@@ -62,11 +63,13 @@ async fn under(
     plan: &Plan,
     signals: &mut Passed,
 ) -> Result<u8, Failure> {
+    let mut renewals = Renewals::new(&guard, plan);
     let limits = plan.limits(&guard);
     let started = Command::start(&asked.command, &guard, guard.token()?, limits);
     let (outcome, loss, interrupted) = match started {
         Ok(mut command) => {
-            let (outcome, loss) = watch(&guard, asked, plan, signals, &mut command).await;
+            let (outcome, loss) =
+                watch(&guard, &mut renewals, asked, plan, signals, &mut command).await;
             (outcome, loss, command.was_interrupted())
         }
         Err(failure) => (Outcome::NotStarted(failure), None, None),
@@ -79,7 +82,7 @@ async fn under(
         }
         released => released,
     };
-    let status = conclude(&plan.name, outcome, loss, released);
+    let status = conclude(&plan.name, &renewals, outcome, loss, released);
     if let (Some(signal), Ok(_)) = (interrupted, &status) {
         // As without us between the terminal and the command: a script that runs us ends too.
         close(locks).await;
@@ -92,6 +95,7 @@ async fn under(
 /// lock was lost meanwhile.
 async fn watch(
     guard: &Guard,
+    renewals: &mut Renewals,
     asked: &Run,
     plan: &Plan,
     signals: &mut Passed,
@@ -137,6 +141,7 @@ async fn watch(
         if killed {
             command.kill(); // what was forked meanwhile
         }
+        renewals.look(guard);
         limits = plan.limits(guard);
         command.limit(limits);
     };

@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use leasehold::{Error, ErrorKind, Guard, Holder, Lock, LockName, Locks};
+use leasehold_api::Owner;
 use tokio::time::Instant;
 
 use crate::exit::{Failure, NOT_ACQUIRED, UNAVAILABLE};
@@ -49,12 +50,16 @@ pub(crate) async fn connect(settings: &Settings, patience: Patience) -> Result<L
             Ok(Ok(locks)) => return Ok(locks),
             Ok(Err(error)) if may_mend(&error) && Instant::now() + PAUSE < until => {
                 tracing::debug!(%error, "the lock server can't be reached, and is asked again");
-                last = Some(error);
+                let failure = Failure::from(error);
+                if last.is_none() && tell() {
+                    say(&format!("{failure}; trying again, for {} in all", rounded(limit)));
+                }
+                last = Some(failure);
                 tokio::time::sleep(PAUSE).await;
             }
             Ok(Err(error)) => return Err(settings.unconnected(error)),
             Err(_) => {
-                return Err(last.map_or_else(|| no_answer(limit), Failure::from));
+                return Err(last.unwrap_or_else(|| no_answer(limit)));
             }
         }
     }
@@ -67,15 +72,21 @@ pub(crate) async fn acquire(
     patience: Patience,
 ) -> Result<Guard, Failure> {
     let acquired = async {
-        match patience {
+        let (waited, acquired) = match patience {
             Patience::None => return try_once(locks, lock).await,
             Patience::Until(end) => {
                 let wait = end.saturating_duration_since(Instant::now());
-                lock.acquire_within(wait).await
+                (wait, lock.acquire_within(wait).await)
             }
-            Patience::Unlimited => lock.acquire_unbounded().await,
+            Patience::Unlimited => (Duration::MAX, lock.acquire_unbounded().await),
+        };
+        match acquired {
+            Err(error) if error.kind() == ErrorKind::NotAcquired => {
+                let within = format!(" within {}", rounded(waited));
+                Err(not_acquired(locks, lock, &within, error.holder()).await)
+            }
+            acquired => acquired.map_err(Failure::from),
         }
-        .map_err(Failure::from)
     };
     tokio::select! {
         biased;
@@ -88,34 +99,46 @@ async fn try_once(locks: &Locks, lock: &Lock) -> Result<Guard, Failure> {
     if let Some(guard) = lock.try_acquire().await? {
         return Ok(guard);
     }
-    let holder = locks.backend().inspect(lock.name()).await.ok().flatten();
-    let holder = holder.map_or_else(|| "closed, or held".to_owned(), |holder| held_by(&holder));
-    Err(Failure::new(NOT_ACQUIRED, format!("`{}` is {holder}", lock.name())))
+    Err(not_acquired(locks, lock, "", None).await)
 }
 
-/// Looks at the lock while it is waited for. Ends with a failure if the store can't be reached for
-/// too long.
+/// Says who holds it: as the error has it, else as it is now.
+async fn not_acquired(
+    locks: &Locks,
+    lock: &Lock,
+    within: &str,
+    holder: Option<&Holder>,
+) -> Failure {
+    const LIMIT: Duration = Duration::from_secs(2);
+    let seen = match holder {
+        Some(holder) => Some(holder.clone()),
+        None => {
+            let look = tokio::time::timeout(LIMIT, locks.backend().inspect(lock.name()));
+            look.await.ok().and_then(Result::ok).flatten()
+        }
+    };
+    let why = seen.map_or_else(|| CLOSED.to_owned(), |holder| held_by(&holder));
+    Failure::new(NOT_ACQUIRED, format!("not acquired{within}: `{}` is {why}", lock.name()))
+}
+
+/// What nobody is seen to hold.
+const CLOSED: &str = "closed by a min-hold, or held";
+
+/// Looks at the lock while it is waited for, and says what it sees. Ends with a failure if the store
+/// can't be reached for too long.
 async fn watch(locks: &Locks, name: &LockName, patience: Patience) -> Failure {
     const FIRST: Duration = Duration::from_millis(200);
     const EVERY: Duration = Duration::from_secs(2);
     let limit = patience.with_an_unreachable_store();
-    let tell = std::io::stderr().is_terminal();
     let mut well = Instant::now();
-    let mut told = None;
+    let mut told = Told::default();
     tokio::time::sleep(FIRST).await;
     loop {
         let looked = tokio::time::timeout(UNREACHABLE, locks.backend().inspect(name)).await;
         let failure = match looked {
             Ok(Ok(holder)) => {
                 well = Instant::now();
-                let owner = holder.as_ref().map(|holder| holder.owner);
-                if tell
-                    && told != owner
-                    && let Some(holder) = holder
-                {
-                    say(&format!("waiting for `{name}`, {}", held_by(&holder)));
-                }
-                told = owner;
+                told.sees(name, holder);
                 None
             }
             Ok(Err(error)) if may_mend(&error) => Some(error.into()),
@@ -126,13 +149,68 @@ async fn watch(locks: &Locks, name: &LockName, patience: Patience) -> Failure {
             }
             Err(_) => Some(no_answer(UNREACHABLE)),
         };
-        if let Some(failure) = failure
-            && well.elapsed() >= limit
-        {
-            return failure;
+        if let Some(failure) = failure {
+            if well.elapsed() >= limit {
+                return failure;
+            }
+            told.fails(&failure, limit);
         }
-        tokio::time::sleep(EVERY.min(limit.max(FIRST))).await;
+        let pause = if told.nobody == 1 { FIRST } else { EVERY };
+        tokio::time::sleep(pause.min(limit.max(FIRST))).await;
     }
+}
+
+/// What was said while the lock is waited for; each thing is said once.
+#[derive(Debug, Default)]
+struct Told {
+    holder: Option<Owner>,
+    /// How often in a row nobody was seen to hold it.
+    nobody: u32,
+    fails: bool,
+    itself: bool,
+}
+
+impl Told {
+    fn sees(&mut self, name: &LockName, holder: Option<Holder>) {
+        self.fails = false;
+        let owner = holder.as_ref().map(|holder| holder.owner);
+        let new = std::mem::replace(&mut self.holder, owner) != owner;
+        let Some(holder) = holder else {
+            self.nobody += 1;
+            // The first time it may be on its way from one to the next.
+            if self.nobody == 2 && tell() {
+                say(&format!("waiting for `{name}`, which is {CLOSED}"));
+            }
+            return;
+        };
+        self.nobody = 0;
+        if is_around_us(&holder) {
+            if !std::mem::replace(&mut self.itself, true) {
+                say(&format!(
+                    "waiting for `{name}`, which is held by the `leasehold run` that this one runs \
+                     under: a lock is not re-entrant"
+                ));
+            }
+        } else if new && tell() {
+            say(&format!("waiting for `{name}`, {}", held_by(&holder)));
+        }
+    }
+
+    fn fails(&mut self, failure: &Failure, limit: Duration) {
+        if !std::mem::replace(&mut self.fails, true) && tell() {
+            say(&format!("{failure}; trying again, for {} in all", rounded(limit)));
+        }
+    }
+}
+
+/// Whether people read along.
+fn tell() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+/// Whether the holder started this process, as its command or further below.
+fn is_around_us(holder: &Holder) -> bool {
+    std::env::var("LEASEHOLD_OWNER").is_ok_and(|owner| owner == holder.owner.to_string())
 }
 
 fn held_by(holder: &Holder) -> String {
@@ -140,9 +218,19 @@ fn held_by(holder: &Holder) -> String {
 }
 
 fn no_answer(limit: Duration) -> Failure {
-    let limit = Duration::from_millis(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
-    let limit = humantime::format_duration(limit);
+    let limit = rounded(limit);
     Failure::new(UNAVAILABLE, format!("the lock server has not answered for {limit}"))
+}
+
+/// A duration for people.
+fn rounded(duration: Duration) -> humantime::FormattedDuration {
+    let to = match duration.as_secs() {
+        0 => 10,
+        1..10 => 100,
+        _ => 1_000,
+    };
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX - to);
+    humantime::format_duration(Duration::from_millis((millis + to / 2) / to * to))
 }
 
 /// Whether the same request may go better later.
@@ -151,4 +239,18 @@ fn may_mend(error: &Error) -> bool {
         error.kind(),
         ErrorKind::Unreachable | ErrorKind::Busy | ErrorKind::NotPrimary | ErrorKind::Indeterminate
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rounded;
+    use std::time::Duration;
+
+    #[test]
+    fn durations_are_rounded() {
+        for (millis, says) in [(1_999, "2s"), (1_444, "1s 400ms"), (29_999, "30s"), (297, "300ms")]
+        {
+            assert_eq!(rounded(Duration::from_millis(millis)).to_string(), says);
+        }
+    }
 }

@@ -10,6 +10,7 @@ mod operator;
 mod running;
 mod secrets;
 mod surroundings;
+mod telling;
 mod terminal;
 mod waiting;
 
@@ -89,6 +90,18 @@ leasehold_conformance::tests! {
     secrets::a_password_on_the_command_line_is_refused,
     secrets::a_file_with_a_password_that_others_may_read_is_refused,
     secrets::the_command_does_not_inherit_a_password,
+    telling::the_end_of_a_max_hold_is_told_as_such,
+    telling::failing_renewals_are_told_before_and_after_the_end,
+    telling::renewals_that_succeed_again_are_told,
+    telling::an_eviction_is_told_to_both_sides,
+    telling::both_ways_not_to_acquire_are_told_alike,
+    telling::a_crontab_line_can_leave_out_that_another_host_was_first,
+    telling::a_lock_closed_by_a_min_hold_is_told_on_a_terminal,
+    telling::an_unreachable_server_is_told_at_once_on_a_terminal,
+    telling::a_run_within_itself_is_warned_of,
+    telling::a_certificate_that_is_not_trusted_ends_the_run_at_once,
+    telling::a_frozen_server_is_told_as_one,
+    telling::a_refusal_is_told_in_one_set_of_words,
     generated::help_of_each_verb_shows_an_example,
     generated::help_is_a_verb_too,
     generated::manual_pages_and_completions_name_every_verb,

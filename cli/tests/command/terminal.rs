@@ -11,7 +11,7 @@ use crate::common::{Heart, read_to, run, send, shared, told_by, until};
 const CTRL_Z: &[u8] = b"\x1a";
 
 /// Runs a shell's script on a terminal of its own.
-fn on_a_terminal(url: &str, shell: &str) -> Result<Child, Failure> {
+pub(crate) fn on_a_terminal(url: &str, shell: &str) -> Result<Child, Failure> {
     on_a_terminal_with(url, shell, "")
 }
 
