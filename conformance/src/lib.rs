@@ -29,6 +29,8 @@ mod trial;
 mod verdict;
 pub mod wrong;
 
+#[cfg(feature = "etcd")]
+mod gateway;
 #[cfg(feature = "servers")]
 mod ports;
 #[cfg(feature = "servers")]

@@ -31,6 +31,7 @@ fn each_feature_builds_only_what_it_needs() {
         ("servers", None),
         ("containers", Some("testcontainers")),
         ("tls", Some("rcgen")),
+        ("etcd", None),
         ("redis", Some("redis")),
     ] {
         let mut expected = servers.clone();

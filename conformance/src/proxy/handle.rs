@@ -44,17 +44,27 @@ impl Proxy {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn start(target: SocketAddr, framing: Framing) -> io::Result<Self> {
+        let proxy = Self::new(target, framing)?;
+        proxy.accept().await?;
+        Ok(proxy)
+    }
+
+    /// One that accepts nothing: connections come by its [carrier](Self::carrier).
+    #[cfg(feature = "etcd")]
+    pub(crate) fn detached(target: SocketAddr, framing: Framing) -> io::Result<Self> {
+        Self::new(target, framing)
+    }
+
+    fn new(target: SocketAddr, framing: Framing) -> io::Result<Self> {
         let port = Port::reserve()?;
-        let proxy = Self(Arc::new(Inner {
+        Ok(Self(Arc::new(Inner {
             shared: Arc::default(),
             framing,
             target: Arc::new(Mutex::new(target)),
             address: (Ipv4Addr::LOCALHOST, port.number()).into(),
             _port: port,
             listener: Mutex::default(),
-        }));
-        proxy.accept().await?;
-        Ok(proxy)
+        })))
     }
 
     /// Its own address, for the client.
@@ -176,8 +186,7 @@ impl Proxy {
             return Ok(());
         }
         let listener = TcpListener::bind(self.0.address).await?;
-        let (shared, framing, target) =
-            (self.0.shared.clone(), self.0.framing, self.0.target.clone());
+        let carrier = self.carrier();
         let task = tokio::spawn(async move {
             loop {
                 let Ok((client, _)) = listener.accept().await else {
@@ -186,19 +195,20 @@ impl Proxy {
                     tokio::task::yield_now().await;
                     continue;
                 };
-                let shared = shared.clone();
-                let target = *lock(&target);
-                tokio::spawn(async move {
-                    // A server that is down closes the client's connection.
-                    match TcpStream::connect(target).await {
-                        Ok(server) => link::run(shared, framing, client, server).await,
-                        Err(_) => shared.change(|state| state.counts.in_vain += 1),
-                    }
-                });
+                tokio::spawn(carrier.clone().carry(client));
             }
         });
         *self.0.listener() = Some(task);
         Ok(())
+    }
+
+    /// What leads connections to the server; it does not keep the proxy alive.
+    pub(crate) fn carrier(&self) -> Carrier {
+        Carrier {
+            shared: self.0.shared.clone(),
+            framing: self.0.framing,
+            target: self.0.target.clone(),
+        }
     }
 
     /// Ends every fault but refusal: rules go, everything passes, what is held is delivered.
@@ -248,6 +258,26 @@ impl fmt::Debug for Proxy {
             .field("target", &*lock(&self.0.target))
             .field("counts", &self.counts())
             .finish_non_exhaustive()
+    }
+}
+
+/// Leads connections to a proxy's server.
+#[derive(Clone, Debug)]
+pub(crate) struct Carrier {
+    shared: Arc<Shared>,
+    framing: Framing,
+    target: Arc<Mutex<SocketAddr>>,
+}
+
+impl Carrier {
+    /// Carries this one to its end.
+    pub(crate) async fn carry(self, client: TcpStream) {
+        let target = *lock(&self.target);
+        // A server that is down closes the client's connection.
+        match TcpStream::connect(target).await {
+            Ok(server) => link::run(self.shared, self.framing, client, server).await,
+            Err(_) => self.shared.change(|state| state.counts.in_vain += 1),
+        }
     }
 }
 

@@ -71,6 +71,8 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "etcd")]
+pub(crate) use self::handle::Carrier;
 pub use self::handle::Proxy;
 pub use self::message::{Direction, Message};
 pub use self::protocol::Framing;

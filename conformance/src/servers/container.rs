@@ -19,8 +19,11 @@ use super::leash::Leash;
 use super::process::find;
 use super::recipe::{Place, Recipe};
 
-/// Where the certificates are inside.
-const CERTIFICATES: &str = "/leasehold";
+/// Where its data are inside.
+const DATA: &str = "/data";
+
+/// Where its files are inside.
+const FILES: &str = "/leasehold";
 
 /// How long a drop waits for the engine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -33,6 +36,8 @@ pub(super) struct Container {
     image: String,
     /// Its certificates on this machine, if it has any.
     directory: Option<TempDir>,
+    /// What its data directory holds when it is made.
+    seed: Option<Arc<TempDir>>,
     made: Option<Made>,
 }
 
@@ -50,13 +55,15 @@ impl Container {
     /// With words for the user if there is no engine or no image.
     pub(super) async fn new(recipe: Arc<dyn Recipe>, ports: Vec<u16>) -> Result<Self, String> {
         let image = image_for(recipe.as_ref()).await?;
-        let directory = recipe.certificates().map(|certificates| {
+        let directory = recipe.certificates().map(|_| {
             let directory = tempfile::Builder::new().prefix("leasehold-tls-").tempdir()?;
-            certificates.write(directory.path())?;
+            for (name, text) in recipe.files() {
+                std::fs::write(directory.path().join(name), text)?;
+            }
             std::io::Result::Ok(directory)
         });
         let directory = directory.transpose().map_err(|error| error.to_string())?;
-        Ok(Self { recipe, ports, image, directory, made: None })
+        Ok(Self { recipe, ports, image, directory, seed: None, made: None })
     }
 
     /// Where its certificates are on this machine.
@@ -130,16 +137,20 @@ impl Container {
         .await
     }
 
-    /// Removes it with its data: the next start makes another.
-    pub(super) async fn empty(&mut self) -> Result<(), String> {
+    /// Removes it with its data: the next start makes another, on these.
+    pub(super) async fn replace(&mut self, data: Option<Arc<TempDir>>) -> Result<(), String> {
+        self.seed = data;
         if let Some(made) = self.made.take() {
             on_engine(async move { made.remove() }).await;
         }
         Ok(())
     }
 
-    /// Where its main port is for other containers.
-    pub(super) async fn bridge_address(&self) -> Option<SocketAddr> {
+    /// Where its main port is for other containers; `outside` is where it is for this machine.
+    pub(super) async fn peer_address(&self, outside: SocketAddr) -> Option<SocketAddr> {
+        if self.recipe.on_the_machines_network() {
+            return Some(outside);
+        }
         let container = self.made.as_ref()?.container.clone();
         let host = on_engine(async move {
             let engine = docker_client_instance().await.ok()?;
@@ -174,12 +185,13 @@ impl Container {
     fn request(&self) -> (String, ContainerRequest<GenericImage>) {
         static MADE: AtomicU32 = AtomicU32::new(0);
 
-        let inside = self.recipe.ports();
+        let shared = self.recipe.on_the_machines_network();
+        let inside = if shared { self.ports.clone() } else { self.recipe.ports() };
         let place = Place {
-            bind: "0.0.0.0",
+            bind: if shared { "127.0.0.1" } else { "0.0.0.0" },
             ports: inside.clone(),
-            data: "/data".into(),
-            certificates: CERTIFICATES.into(),
+            data: DATA.into(),
+            files: FILES.into(),
         };
         let (image, tag) = split(&self.image);
         let process = std::process::id();
@@ -198,13 +210,23 @@ impl Container {
                     binding.host_ip = Some("127.0.0.1".into());
                 }
             });
-        for (outside, inside) in self.ports.iter().zip(inside) {
-            request = request.with_mapped_port(*outside, ContainerPort::Tcp(inside));
+        if shared {
+            request = request.with_network("host");
+        } else {
+            for (outside, inside) in self.ports.iter().zip(inside) {
+                request = request.with_mapped_port(*outside, ContainerPort::Tcp(inside));
+            }
         }
-        for (name, text) in self.recipe.certificates().iter().flat_map(|all| all.files()) {
+        for (name, value) in self.recipe.environment() {
+            request = request.with_env_var(name, value);
+        }
+        for (name, text) in self.recipe.files() {
             // The server's user is not root in every image.
-            let target = CopyTargetOptions::new(format!("{CERTIFICATES}/{name}")).with_mode(0o644);
+            let target = CopyTargetOptions::new(format!("{FILES}/{name}")).with_mode(0o644);
             request = request.with_copy_to(target, text.as_bytes().to_vec());
+        }
+        if let Some(data) = &self.seed {
+            request = request.with_copy_to(DATA, data.path().to_owned());
         }
         (name, request)
     }

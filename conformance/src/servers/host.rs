@@ -2,6 +2,9 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
+
+use tempfile::TempDir;
 
 #[cfg(feature = "containers")]
 use super::container::Container;
@@ -50,7 +53,7 @@ impl Host {
     pub(super) async fn peer_address(&self, outside: SocketAddr) -> Option<SocketAddr> {
         match self {
             #[cfg(feature = "containers")]
-            Self::Container(inner) => inner.bridge_address().await,
+            Self::Container(inner) => inner.peer_address(outside).await,
             Self::Process(_) => Some(outside),
             Self::Url => None,
         }
@@ -76,8 +79,9 @@ impl Host {
         each!(self, inner => inner.resume().await, inner.resume(), Ok(()))
     }
 
-    pub(super) async fn empty(&mut self) -> Result<(), String> {
-        each!(self, inner => inner.empty().await, inner.empty(), Ok(()))
+    /// Replaces its data by what this directory holds, or by nothing. Only while it does not run.
+    pub(super) async fn replace(&mut self, data: Option<Arc<TempDir>>) -> Result<(), String> {
+        each!(self, inner => inner.replace(data).await, inner.replace(data.as_deref()), Ok(()))
     }
 
     pub(super) async fn running(&self) -> bool {

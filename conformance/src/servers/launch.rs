@@ -102,11 +102,10 @@ async fn new_host(recipe: &Arc<dyn Recipe>, way: Way, ports: Vec<u16>) -> Result
             process.map(Host::Process).map_err(|why| Error::failed(kind, why))
         }
         #[cfg(feature = "containers")]
-        Way::Container if !recipe.environment().is_empty() => {
-            Err(missing("a container has the machine's clock".into()))
-        }
-        #[cfg(feature = "containers")]
         Way::Container => {
+            if let Some(why) = recipe.needs_a_process() {
+                return Err(missing(why.into()));
+            }
             let container = Container::new(recipe.clone(), ports).await;
             container.map(Host::Container).map_err(missing)
         }
@@ -126,23 +125,26 @@ pub(super) async fn bring_up(
     let started = Instant::now();
     loop {
         let why = match recipe.probe(address).await {
-            Ok(()) => return Ok(()),
+            Ok(()) => return recipe.settle(address).await,
             Err(why) => why,
         };
         let ended = !host.running().await;
         let patience = if host.commands() { READY } else { Duration::from_secs(2) };
         if ended || started.elapsed() > patience {
             let fate = if ended { "it ended at once" } else { "it does not serve" };
-            return Err(format!("{fate}: {why}; it printed: {}", tail(&host.log().await)));
+            return Err(format!("{fate}: {why}; it printed: {}", excerpt(&host.log().await)));
         }
         tokio::time::sleep(ASK_EVERY).await;
     }
 }
 
-/// The last lines.
-fn tail(log: &str) -> String {
+/// The first lines and the last: a server that refuses an option may print its manual after that.
+fn excerpt(log: &str) -> String {
     let lines: Vec<_> = log.lines().collect();
-    lines[lines.len().saturating_sub(8)..].join("\n")
+    match lines.len() {
+        0..=12 => lines.join("\n"),
+        count => format!("{}\n...\n{}", lines[..4].join("\n"), lines[count - 8..].join("\n")),
+    }
 }
 
 fn port_was_taken(why: &str) -> bool {
@@ -151,7 +153,8 @@ fn port_was_taken(why: &str) -> bool {
 }
 
 fn address_of(url: &str, default_port: u16) -> Option<SocketAddr> {
-    let url = Url::parse(url).ok()?;
+    // Of several servers, the first; a comma in a password is written as %2C.
+    let url = Url::parse(url.split(',').next()?).ok()?;
     let host = url.host_str()?.trim_matches(['[', ']']);
     (host, url.port().unwrap_or(default_port)).to_socket_addrs().ok()?.next()
 }

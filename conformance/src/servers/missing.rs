@@ -6,14 +6,17 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// One Redis server.
+    /// A Redis server.
     Redis,
+    /// An etcd server, or a member of a cluster.
+    Etcd,
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Redis => "redis",
+            Self::Etcd => "etcd",
         })
     }
 }

@@ -6,8 +6,8 @@
 //!    (feature `containers`);
 //! 2. [`Way::Process`], where the server's binary is in `PATH`: a child process on loopback, with
 //!    its data in a temporary directory;
-//! 3. [`Way::Url`], where the environment names a running server (`LEASEHOLD_REDIS_URL`). Such a
-//!    server belongs to somebody: it cannot be stopped or emptied here.
+//! 3. [`Way::Url`], where the environment names a running server (`LEASEHOLD_REDIS_URL`,
+//!    `LEASEHOLD_ETCD_URL`). Such a server belongs to somebody: it cannot be stopped or emptied here.
 //!
 //! `LEASEHOLD_SERVERS=container|process|url` allows one way only. A server that cannot be had is the
 //! error [`Missing`]: passed on by `?` from a check or a test of [`tests!`](crate::tests) it shows
@@ -38,6 +38,20 @@
 //! }
 //! leasehold_conformance::tests! { data_survive_a_kill }
 //! ```
+//!
+//! A cluster of etcd, of which one member is cut off from the others:
+//!
+//! ```no_run
+//! # #[cfg(feature = "etcd")] async fn example() -> leasehold_conformance::Verdict {
+//! use leasehold_conformance::servers::Etcd;
+//!
+//! let cluster = Etcd::new().separable().controlled().cluster(3).await?;
+//! println!("all of it is at {}", cluster.url());
+//! let leader = cluster.leader().await?;
+//! cluster.isolate(leader)?;
+//! cluster.member((leader + 1) % 3).pause().await?;
+//! # Ok(()) }
+//! ```
 
 mod clock;
 #[cfg(feature = "containers")]
@@ -45,6 +59,8 @@ mod container;
 #[cfg(feature = "containers")]
 mod engine;
 mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod host;
 mod launch;
 mod leash;
@@ -58,6 +74,8 @@ mod way;
 
 pub use self::clock::WallClock;
 pub use self::error::Error;
+#[cfg(feature = "etcd")]
+pub use self::etcd::{Etcd, EtcdCluster, Snapshot};
 pub use self::missing::{Kind, Missing};
 pub use self::redis::Redis;
 pub use self::server::Server;

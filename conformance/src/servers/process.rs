@@ -38,26 +38,22 @@ impl Process {
         let directory = directory.map_err(|error| format!("no temporary directory: {error}"))?;
         let path = directory.path();
         fs::create_dir(data(path)).map_err(|error| error.to_string())?;
-        if let Some(certificates) = recipe.certificates() {
-            certificates.write(path).map_err(|error| error.to_string())?;
+        for (name, text) in recipe.files() {
+            fs::write(path.join(name), text).map_err(|error| error.to_string())?;
         }
         let arguments = recipe.arguments(&Place {
             bind: "127.0.0.1",
             ports,
             data: data(path).display().to_string(),
-            certificates: path.display().to_string(),
+            files: path.display().to_string(),
         });
         let mut program =
             find(recipe.program()).ok_or_else(|| format!("no {} in PATH", recipe.program()))?;
         let mut words = Vec::new();
         if !recipe.environment().is_empty() {
             // For the server alone, and not for its supervising shell.
-            words.extend(
-                recipe
-                    .environment()
-                    .iter()
-                    .map(|(name, value)| format!("{name}={}", value.display())),
-            );
+            let environment = recipe.environment().into_iter();
+            words.extend(environment.map(|(name, value)| format!("{name}={value}")));
             words.push(program.display().to_string());
             program = find("env").ok_or("no env in PATH")?;
         }
@@ -111,12 +107,12 @@ impl Process {
         self.signal(Signal::CONT)
     }
 
-    /// Removes its data. Only while it does not run.
-    pub(super) fn empty(&self) -> Result<(), String> {
+    /// Replaces its data by what this directory holds, or by nothing. Only while it does not run.
+    pub(super) fn replace(&self, by: Option<&TempDir>) -> Result<(), String> {
         let data = data(self.directory.path());
         fs::remove_dir_all(&data)
-            .and_then(|()| fs::create_dir(&data))
-            .map_err(|error| format!("its data cannot be removed: {error}"))
+            .and_then(|()| by.map_or_else(|| fs::create_dir(&data), |by| copy(by.path(), &data)))
+            .map_err(|error| format!("its data cannot be replaced: {error}"))
     }
 
     /// Whether it runs (or is paused).
@@ -198,6 +194,22 @@ fn follow(output: impl Read, told: &watch::Sender<Phase>) {
 
 fn data(directory: &Path) -> PathBuf {
     directory.join("data")
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    // With its permissions: some servers refuse a directory that others may read.
+    fs::create_dir(to)?;
+    fs::set_permissions(to, fs::metadata(from)?.permissions())?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            copy(&from, &to)?;
+        } else {
+            fs::copy(from, to)?;
+        }
+    }
+    Ok(())
 }
 
 /// The program's path, by `PATH`.

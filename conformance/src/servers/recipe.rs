@@ -2,7 +2,6 @@
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -26,15 +25,40 @@ pub(super) trait Recipe: Debug + Send + Sync {
     /// Everything on its command line after the program.
     fn arguments(&self, place: &Place) -> Vec<String>;
 
+    /// The options among those that say who it is and who the others are: a tool that makes data for
+    /// it needs the same.
+    #[cfg(feature = "etcd")]
+    fn identity(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// This recipe without what a server refused that has just printed `why`, if an older version
     /// is known to refuse it and does without.
     fn for_older(&self, why: &str) -> Option<Arc<dyn Recipe>>;
 
-    /// What it must find in its environment, which only a child process can.
-    fn environment(&self) -> &[(String, PathBuf)];
+    /// What it must find in its environment.
+    fn environment(&self) -> Vec<(String, String)>;
+
+    /// Why a container will not do, if so.
+    #[cfg(feature = "containers")]
+    fn needs_a_process(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Whether its container must share the machine's network: it listens on the same ports then
+    /// by every way, and reaches other servers on loopback.
+    #[cfg(feature = "containers")]
+    fn on_the_machines_network(&self) -> bool {
+        false
+    }
 
     /// What it needs to serve TLS, if it does.
     fn certificates(&self) -> Option<&Certificates>;
+
+    /// The names and contents of the files that it must find in [`Place::files`].
+    fn files(&self) -> Vec<(&'static str, &str)> {
+        self.certificates().map(|all| all.files().to_vec()).unwrap_or_default()
+    }
 
     /// The variable that names an image, and the images to use where it is not set, best first.
     #[cfg(feature = "containers")]
@@ -55,6 +79,16 @@ pub(super) trait Recipe: Debug + Send + Sync {
     ///
     /// With words for the user while it does not.
     async fn probe(&self, address: SocketAddr) -> Result<(), String>;
+
+    /// What is left to do once it serves, on new data and on old.
+    ///
+    /// # Errors
+    ///
+    /// With words for the user.
+    async fn settle(&self, address: SocketAddr) -> Result<(), String> {
+        let _ = address;
+        Ok(())
+    }
 }
 
 /// Where one server runs, as it sees itself.
@@ -66,6 +100,6 @@ pub(super) struct Place {
     pub(super) ports: Vec<u16>,
     /// The directory for its data.
     pub(super) data: String,
-    /// The directory that holds its certificates.
-    pub(super) certificates: String,
+    /// The directory that holds its [files](Recipe::files).
+    pub(super) files: String,
 }

@@ -1,7 +1,6 @@
 //! Redis, one server.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +29,7 @@ pub struct Redis {
     password: Option<String>,
     certificates: Option<Certificates>,
     controlled: bool,
-    environment: Vec<(String, PathBuf)>,
+    environment: Vec<(String, String)>,
     /// It is older than 7.0, which brought the setting that `DEBUG` needs since.
     before_7: bool,
 }
@@ -77,7 +76,9 @@ impl Redis {
 
     /// The server's wall clock is this one. Only a child process can have another than the machine.
     pub fn wall_clock(mut self, clock: &WallClock) -> Self {
-        self.environment = clock.environment();
+        let environment = clock.environment().into_iter();
+        self.environment =
+            environment.map(|(name, path)| (name, path.display().to_string())).collect();
         self
     }
 
@@ -160,7 +161,7 @@ impl Recipe for Redis {
             set("--requirepass", password);
         }
         if self.certificates.is_some() {
-            let file = |name: &str| format!("{}/{name}", place.certificates);
+            let file = |name: &str| format!("{}/{name}", place.files);
             set("--tls-port", &place.ports[1].to_string());
             set("--tls-ca-cert-file", &file(tls::CA));
             set("--tls-cert-file", &file(tls::CERTIFICATE));
@@ -180,8 +181,13 @@ impl Recipe for Redis {
         refused.then(|| Arc::new(Self { before_7: true, ..self.clone() }) as Arc<dyn Recipe>)
     }
 
-    fn environment(&self) -> &[(String, PathBuf)] {
-        &self.environment
+    fn environment(&self) -> Vec<(String, String)> {
+        self.environment.clone()
+    }
+
+    #[cfg(feature = "containers")]
+    fn needs_a_process(&self) -> Option<&'static str> {
+        (!self.environment.is_empty()).then_some("a container has the machine's clock")
     }
 
     fn certificates(&self) -> Option<&Certificates> {
@@ -247,7 +253,7 @@ mod tests {
             bind: "127.0.0.1",
             ports: vec![1, 2],
             data: String::new(),
-            certificates: String::new(),
+            files: String::new(),
         };
         let sets = |recipe: &dyn Recipe| recipe.arguments(&place).iter().any(|a| a.contains(DEBUG));
         let redis = Redis::new();

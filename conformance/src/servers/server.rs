@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+#[cfg(feature = "etcd")]
+use tempfile::TempDir;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::error::Error;
@@ -22,13 +24,13 @@ use crate::ports::Port;
 /// at any time; each waits for the one before.
 #[must_use = "the server ends when this is dropped"]
 pub struct Server {
-    recipe: Arc<dyn Recipe>,
     way: Way,
     address: SocketAddr,
     url: String,
     tls: Option<Tls>,
     host: Mutex<Host>,
-    // After the host: the ports are free again when the server is gone.
+    // After the host: the ports are free again when the server is gone. A recipe may hold some too.
+    recipe: Arc<dyn Recipe>,
     _ports: Vec<Port>,
 }
 
@@ -49,7 +51,7 @@ impl Server {
             _ => None,
         };
         let way = host.way();
-        Self { recipe, way, address, url, tls, host: Mutex::new(host), _ports: ports }
+        Self { way, address, url, tls, host: Mutex::new(host), recipe, _ports: ports }
     }
 
     /// What kind of server it is.
@@ -202,8 +204,22 @@ impl Server {
     pub async fn restart_empty(&self) -> Result<(), Error> {
         let mut host = self.host("restart without its data").await?;
         host.kill().await.map_err(|why| self.failed(why))?;
-        host.empty().await.map_err(|why| self.failed(why))?;
+        host.replace(None).await.map_err(|why| self.failed(why))?;
         self.bring_up(&mut host).await.map_err(|why| self.failed(why))
+    }
+
+    /// What a tool that makes data for it must be told; see [`Recipe::identity`].
+    #[cfg(feature = "etcd")]
+    pub(super) fn identity(&self) -> Vec<String> {
+        self.recipe.identity()
+    }
+
+    /// Ends it and puts what this directory holds, or nothing, in the place of its data.
+    #[cfg(feature = "etcd")]
+    pub(super) async fn replace_data(&self, data: Option<TempDir>) -> Result<(), Error> {
+        let mut host = self.host("replace its data").await?;
+        host.kill().await.map_err(|why| self.failed(why))?;
+        host.replace(data.map(Arc::new)).await.map_err(|why| self.failed(why))
     }
 
     /// Whether it runs; a paused server does.

@@ -60,13 +60,6 @@ impl Certificates {
         [(CA, &self.ca), (CERTIFICATE, &self.certificate), (KEY, &self.key)]
     }
 
-    pub(super) fn write(&self, directory: &Path) -> std::io::Result<()> {
-        for (name, text) in self.files() {
-            std::fs::write(directory.join(name), text)?;
-        }
-        Ok(())
-    }
-
     /// How to reach the server at `plain` (its URL without TLS) by its TLS port.
     pub(super) fn reach(&self, port: u16, plain: &str, directory: &Path) -> Tls {
         let mut url = Url::parse(plain).expect("a recipe makes URLs");
