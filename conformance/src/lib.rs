@@ -37,7 +37,7 @@ mod ports;
 pub mod proxy;
 #[cfg(feature = "servers")]
 pub mod servers;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "etcd", feature = "redis"))]
 pub mod truth;
 
 pub use bench::Bench;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
+use serde_json::json;
 
 use super::member::{Member, Status, url};
 use super::peers::Peers;
@@ -35,6 +36,7 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 #[must_use = "the cluster ends when this is dropped"]
 pub struct EtcdCluster {
     members: Vec<Server>,
+    recipes: Vec<Arc<Member>>,
     /// Each member's id.
     ids: Vec<u64>,
     url: String,
@@ -52,8 +54,9 @@ impl EtcdCluster {
         let peers = Peers::new(count, settings.separable).await;
         let peers = Arc::new(peers.map_err(|error| failed(error.to_string()))?);
         let recipe = |index| Arc::new(Member::new(settings.clone(), index, peers.clone()));
+        let recipes: Vec<_> = (0..count).map(recipe).collect();
         // Together: none serves without the others.
-        let members = (0..count).map(|index| Server::launch(recipe(index), way));
+        let members = recipes.iter().map(|recipe| Server::launch(recipe.clone(), way));
         let members = try_join_all(members).await?;
         let addresses: Vec<_> = members.iter().map(Server::addr).collect();
         let url = url(&addresses, settings.password.as_deref());
@@ -63,7 +66,7 @@ impl EtcdCluster {
         .await
         .map_err(|error| failed(error.to_string()))?;
         let ids = statuses.iter().map(|status| status.member).collect();
-        Ok(Self { members, ids, url, peers })
+        Ok(Self { members, recipes, ids, url, peers })
     }
 
     /// Its members.
@@ -124,6 +127,35 @@ impl EtcdCluster {
     /// Nothing changes.
     pub async fn follower(&self) -> Result<usize, Error> {
         Ok(usize::from(self.leader().await? == 0))
+    }
+
+    /// Makes this member lead, and waits until it does.
+    ///
+    /// # Errors
+    ///
+    /// As [`leader`](Self::leader); also if the leader refuses, as it does without the member's
+    /// answers.
+    ///
+    /// # Cancel safety
+    ///
+    /// It may come to lead or not.
+    pub async fn lead(&self, member: usize) -> Result<(), Error> {
+        let leader = self.leader().await?;
+        if leader == member {
+            return Ok(());
+        }
+        let gateway = self.recipes[leader].gateway(self.members[leader].addr());
+        let ask = json!({"targetID": self.ids[member].to_string()});
+        let told = gateway.call("/v3/maintenance/transfer-leadership", &ask, ELECTION).await;
+        told.map_err(|error| Error::failed(Kind::Etcd, error.to_string()))?;
+        let started = Instant::now();
+        while self.leader().await? != member {
+            if started.elapsed() > ELECTION {
+                let why = format!("{member} does not lead within {ELECTION:?}");
+                return Err(Error::failed(Kind::Etcd, why));
+            }
+        }
+        Ok(())
     }
 
     async fn leader_now(&self) -> Option<usize> {

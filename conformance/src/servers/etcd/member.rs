@@ -46,7 +46,7 @@ impl Member {
         directory.join("etcd")
     }
 
-    fn gateway(&self, address: SocketAddr) -> Gateway {
+    pub(super) fn gateway(&self, address: SocketAddr) -> Gateway {
         let credentials = self.settings.password.clone();
         let credentials =
             credentials.map(|password| Credentials { user: ROOT.to_owned(), password });

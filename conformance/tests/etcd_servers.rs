@@ -285,6 +285,10 @@ async fn loses_members(way: Way) -> Verdict {
     cluster.member(leader).start().await?;
     assert_eq!(version(at(leader)), 2);
 
+    cluster.lead(leader).await?;
+    assert_eq!(cluster.leader().await?, leader);
+    put(at(leader)).unwrap();
+
     let paused = cluster.leader().await?;
     cluster.member(paused).pause().await?;
     let next = cluster.leader().await?;

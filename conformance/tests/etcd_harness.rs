@@ -1,0 +1,265 @@
+//! The truth reader together with a real etcd and a real client.
+
+#![expect(clippy::unwrap_used, reason = "the tests are plain functions, run by `tests!`")]
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use leasehold_api::{LockName, Owner, Token};
+use leasehold_conformance::servers::{Error, Etcd, Kind, Missing, Server};
+use leasehold_conformance::truth::{EtcdError, EtcdKeys, EtcdTruth};
+use leasehold_conformance::{Failure, Verdict, ensure};
+use serde_json::json;
+
+leasehold_conformance::tests! {
+    pairs_are_read_by_an_exact_prefix_in_the_order_of_their_creation,
+    claims_of_a_name_are_told_with_their_tokens_and_what_their_leases_have,
+    leases_are_told_and_revoked,
+    calls_of_clients_are_counted_without_the_readers_own,
+    what_is_older_is_forgotten_when_told,
+    space_runs_out_and_is_made,
+    users_come_and_change_their_passwords,
+    a_cluster_is_read_whoever_is_down,
+    a_reader_says_when_nobody_is_there,
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A client of its own, by gRPC.
+#[derive(Clone)]
+struct Ctl {
+    endpoint: String,
+}
+
+impl Ctl {
+    fn new(server: &Server) -> Result<Self, Failure> {
+        if Command::new("etcdctl").arg("version").output().is_err() {
+            let missing = Missing { kind: Kind::Etcd, why: "no etcdctl in PATH".into() };
+            return Err(Error::from(missing).into());
+        }
+        Ok(Self { endpoint: server.addr().to_string() })
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3").args(["--endpoints", &self.endpoint]).args(words);
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> String {
+        let output = self.command(words).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+async fn setting(etcd: Etcd) -> Result<(Server, EtcdTruth), Failure> {
+    // These tests fill, count and compact: a server that is somebody else's will not do.
+    let server = etcd.controlled().start().await?;
+    let truth = EtcdTruth::connect(server.url()).await?;
+    Ok((server, truth))
+}
+
+async fn pairs_are_read_by_an_exact_prefix_in_the_order_of_their_creation() -> Verdict {
+    let (_server, truth) = setting(Etcd::new()).await?;
+    assert_eq!(truth.revision().await?, 1);
+    for key in ["p/b", "p/a", "p0", "q", "p/é"] {
+        truth.put(key, format!("of {key}"), 0).await?;
+    }
+    truth.put("p/b", [0, 255], 0).await?;
+    let pairs = truth.pairs("p/").await?;
+    let keys: Vec<_> = pairs.iter().map(|pair| pair.key_text()).collect();
+    assert_eq!(keys, ["p/b", "p/a", "p/é"]);
+    let first = &pairs[0];
+    assert_eq!(first.value, [0, 255]);
+    assert_eq!((first.create_revision, first.mod_revision, first.version), (2, 7, 2));
+    assert_eq!((pairs[1].text().as_str(), pairs[1].lease), ("of p/a", 0));
+    assert_eq!(truth.pairs("").await?.len(), 5);
+    assert_eq!(truth.revision().await?, 7);
+
+    assert!(truth.delete("q").await?);
+    assert!(!truth.delete("q").await?);
+    assert_eq!(truth.pair("q").await?, None);
+    assert_eq!(truth.pair("p0").await?.unwrap().text(), "of p0");
+    assert_eq!(truth.delete_all("p/").await?, 3);
+    assert_eq!(truth.delete_all("").await?, 1);
+    let within = SECOND / 10;
+    assert!(truth.pairs_until("", within, |pairs| !pairs.is_empty()).await?.is_empty());
+    Ok(())
+}
+
+async fn claims_of_a_name_are_told_with_their_tokens_and_what_their_leases_have() -> Verdict {
+    let (_server, truth) = setting(Etcd::new()).await?;
+    let keys = EtcdKeys::new("t");
+    let name = LockName::new("a").unwrap();
+    assert_eq!(truth.holder(&keys, &name).await?, None);
+    let (first, second) = (Owner::random(), Owner::random());
+    let lease = truth.grant(10 * SECOND).await?;
+    let value = json!({"floor": 1000, "ttl_ms": 10_000, "state": "claim", "label": "x"});
+    truth.put(keys.claim(&name, first), value.to_string(), lease).await?;
+    truth.put(keys.claim(&LockName::new("a/b").unwrap(), second), "{}", 0).await?;
+    truth.put(keys.claim(&name, second), r#"{"floor":7,"state":"closed"}"#, 0).await?;
+    let claims = truth.claims(&keys, &name).await?;
+    let [holder, waiter] = &claims[..] else { panic!("{claims:?}") };
+    assert_eq!(truth.holder(&keys, &name).await?.as_ref(), Some(holder));
+    assert_eq!((holder.owner, waiter.owner), (Some(first), Some(second)));
+    let token = Token::new(1000 + holder.pair.create_revision).unwrap();
+    assert_eq!(holder.token(), Some(token));
+    assert_eq!(holder.value["label"], "x");
+    assert!(!holder.is_closed() && waiter.is_closed());
+    let left = holder.remaining.unwrap();
+    assert!(left >= 8 * SECOND && left <= 10 * SECOND, "{left:?}");
+    assert_eq!(waiter.remaining, None);
+    Ok(())
+}
+
+async fn leases_are_told_and_revoked() -> Verdict {
+    let (_server, truth) = setting(Etcd::new()).await?;
+    assert_eq!(truth.leases().await?, []);
+    let lease = truth.grant(SECOND).await?;
+    let long = truth.grant(60 * SECOND).await?;
+    truth.put("k", "v", long).await?;
+    assert_eq!(truth.pair("k").await?.unwrap().lease, long);
+    let told = truth.lease(long).await?.unwrap();
+    assert_eq!((told.id, told.granted, told.keys), (long, 60 * SECOND, vec!["k".to_owned()]));
+    assert_eq!(truth.lease(lease).await?.unwrap().granted, 2 * SECOND, "the least there is");
+    assert!(truth.revoke(long).await?);
+    assert!(!truth.revoke(long).await?);
+    assert_eq!(truth.pair("k").await?, None);
+    let started = Instant::now();
+    while !truth.leases().await?.is_empty() {
+        ensure!(started.elapsed() < 10 * SECOND, "a lease of 2 s has no end");
+    }
+    assert_eq!(truth.remaining(lease).await?, None);
+    Ok(())
+}
+
+async fn calls_of_clients_are_counted_without_the_readers_own() -> Verdict {
+    let (server, truth) = setting(Etcd::new()).await?;
+    let ctl = Ctl::new(&server)?;
+    let before = truth.calls().await?;
+    truth.put("own", "v", 0).await?;
+    truth.pairs("").await?;
+    assert_eq!(truth.calls().await?.since(&before).total(), 0);
+    for _ in 0..3 {
+        ctl.run(&["put", "k", "v"]);
+    }
+    let calls = truth.calls().await?.since(&before);
+    assert_eq!((calls.requests("Put"), calls.opened("Put"), calls.answers("Put")), (3, 3, 3));
+    assert_eq!(calls.requests("Range"), 0, "{calls:?}");
+    assert_eq!(calls.by_method()["Put"], 3);
+
+    // Two watches on one stream.
+    let mut watch = ctl.command(&["watch", "-i"]);
+    let mut watch = watch.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+    let mut words = watch.stdin.take().unwrap();
+    std::io::Write::write_all(&mut words, b"watch a\nwatch b\n")?;
+    let started = Instant::now();
+    while truth.usage().await?.watches < 2 {
+        ensure!(started.elapsed() < 10 * SECOND, "the watches are not told");
+    }
+    assert_eq!(truth.usage().await?.watch_streams, 1);
+    let calls = truth.calls().await?.since(&before);
+    assert_eq!((calls.opened("Watch"), calls.requests("Watch")), (1, 2), "{calls:?}");
+    let usage = truth.usage().await?;
+    assert!(usage.memory > 1 << 20 && usage.sent > 0 && usage.received > 0, "{usage:?}");
+    watch.kill()?;
+    watch.wait()?;
+
+    server.restart().await?;
+    truth.pairs("").await?;
+    let fresh = truth.calls().await?;
+    assert_eq!(fresh.requests("Put"), 0, "{fresh:?}");
+    truth.put("own", "v", 0).await?;
+    assert_eq!(truth.calls().await?.since(&fresh).total(), 0);
+
+    // This process's own, and no other's.
+    assert_eq!(truth.connections()?, 0);
+    let _one = std::net::TcpStream::connect(server.addr())?;
+    assert_eq!(truth.connections()?, 1);
+    Ok(())
+}
+
+async fn what_is_older_is_forgotten_when_told() -> Verdict {
+    let (server, truth) = setting(Etcd::new()).await?;
+    let ctl = Ctl::new(&server)?;
+    for n in 0..10 {
+        truth.put("k", n.to_string(), 0).await?;
+    }
+    assert_eq!(ctl.run(&["get", "k", "--rev=5", "--print-value-only"]), "3\n");
+    assert_eq!(truth.compact().await?, 11);
+    assert_eq!(truth.compact().await?, 11);
+    let gone = ctl.command(&["get", "k", "--rev=5"]).output()?;
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("compacted"));
+    Ok(())
+}
+
+async fn space_runs_out_and_is_made() -> Verdict {
+    let (_server, truth) = setting(Etcd::new().quota(1 << 20)).await?;
+    let lease = truth.grant(60 * SECOND).await?;
+    truth.put("k", "v", lease).await?;
+    let count = truth.fill("fill/").await?;
+    assert!(count > 0);
+    assert_eq!(truth.alarms().await?[0]["alarm"], "NOSPACE");
+    let refused = truth.put("k", "v", 0).await.unwrap_err();
+    assert!(matches!(refused, EtcdError::Refused { code: 8, .. }), "{refused}");
+    assert!(truth.revoke(lease).await?);
+    truth.make_room("fill/").await?;
+    assert!(truth.alarms().await?.is_empty());
+    truth.put("k", "v", 0).await?;
+    Ok(())
+}
+
+async fn users_come_and_change_their_passwords() -> Verdict {
+    let (server, root) = setting(Etcd::new().root_password("first").token_ttl(SECOND)).await?;
+    root.put("k", "v", 0).await?;
+    root.add_user("u", "pw", "ours/").await?;
+    let as_u = server.url().replace("root:first@", "u:pw@");
+    // What every user may do not.
+    let refused = EtcdTruth::connect(&as_u).await.unwrap_err();
+    assert!(matches!(refused, EtcdError::Refused { code: 7, .. }), "{refused}");
+    // An idle token ends, and the reader gets another.
+    tokio::time::sleep(3 * SECOND).await;
+    root.put("k", "v", 0).await?;
+    root.change_password("root", "second").await?;
+    root.put("k", "v", 0).await?;
+    let refused = EtcdTruth::connect(server.url()).await.unwrap_err();
+    assert!(matches!(refused, EtcdError::Refused { .. }), "{refused}");
+    let words = format!("{root:?} {refused} {server:?}");
+    assert!(!words.contains("first") && !words.contains("second"), "{words}");
+    Ok(())
+}
+
+async fn a_cluster_is_read_whoever_is_down() -> Verdict {
+    let cluster = Etcd::new().controlled().cluster(3).await?;
+    let truth = EtcdTruth::connect(cluster.url()).await?;
+    let ctl = Ctl::new(cluster.member(2))?;
+    let before = truth.calls().await?;
+    ctl.run(&["put", "k", "v"]);
+    assert_eq!(truth.calls().await?.since(&before).requests("Put"), 1);
+    for index in 0..3 {
+        cluster.member(index).kill().await?;
+        assert_eq!(truth.pair("k").await?.unwrap().text(), "v");
+        truth.put("other", "v", 0).await?;
+        cluster.member(index).start().await?;
+        let leader = cluster.leader().await?;
+        cluster.member(leader).pause().await?;
+        truth.put("other", "v", 0).await?;
+        cluster.member(leader).resume().await?;
+    }
+    Ok(())
+}
+
+async fn a_reader_says_when_nobody_is_there() -> Verdict {
+    let (server, truth) = setting(Etcd::new()).await?;
+    server.kill().await?;
+    let started = Instant::now();
+    let error = truth.pairs("").await.unwrap_err();
+    assert!(matches!(error, EtcdError::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains(&server.addr().to_string()), "{error}");
+    assert!(started.elapsed() < SECOND);
+    assert!(truth.calls().await.is_err());
+    server.start().await?;
+    truth.pairs("").await?;
+    Ok(())
+}
