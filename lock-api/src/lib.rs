@@ -15,7 +15,8 @@
 //!    decision may come from a client's wall clock.
 //! 3. It **must** be idempotent by owner: asked again by the owner that holds the name, it answers
 //!    the same token, and **must not** re-arm the lease; the validity says what remains.
-//! 4. A lease **must** end at its TTL after the grant unless it is renewed, and never before.
+//! 4. A lease **must** end at its TTL after the grant unless it is renewed, and never before its
+//!    validity says.
 //! 5. Names **must** be told apart to the last byte: not trimmed, folded, cut or nested.
 //! 6. A held name **must** be an answer (`Held`), not an error. `holder` and `free_in` may be
 //!    unknown, but what is answered **must** be true.
@@ -87,7 +88,8 @@
 //!    hold; the token **must** rise.
 //! 2. If my lease is not mine any more it **must** change nothing and say so.
 //! 3. With `yield_to_others` and others queued it **must** release, queue the claim behind them,
-//!    and wake one of them.
+//!    and wake one of them. Where the queue is first come, first served ([`Order::Fifo`]) it does so
+//!    unasked.
 //! 4. A claim that was granted by a hand-over whose answer was lost **must** be found by `acquire`
 //!    with the same owner (1.3).
 //!
