@@ -138,7 +138,9 @@ pub fn run_tests(tests: Vec<OwnTest>) -> ExitCode {
 ///
 /// Why it did not pass.
 pub fn run_check(subject: Arc<dyn Subject>, check: &'static Check) -> Verdict {
-    run(subject.time(), of_effort(LIMIT), move || async move {
+    // Where the shortest TTL is longer, so is all that waits for it.
+    let limit = of_effort(LIMIT.max(subject.ttl() * 60));
+    run(subject.time(), limit, move || async move {
         let bench = Bench::new(&*subject, check).await?;
         check.run(&bench).await
     })

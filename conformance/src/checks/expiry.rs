@@ -6,7 +6,7 @@ use leasehold_api::{Acquired, Backend, Claim, Owner, Ttl};
 
 use super::dice::Dice;
 use super::steps::{
-    free_between, grant, held, is_free, kept, lease, now, pass, release, release_in_vain,
+    free_between, grant, held, is_free, kept, lease, now, pass, promised, release, release_in_vain,
     renew_in_vain, take,
 };
 use crate::bench::Bench;
@@ -55,8 +55,7 @@ async fn f67_c66_c67_ttls_are_kept_to_the_millisecond(bench: &Bench) -> Verdict 
     }
     let name = bench.name();
     let claim = Claim::new(name.clone(), Owner::random(), Ttl::new(floor)?);
-    let earliest = now(&*client).saturating_add(floor);
-    grant(&*client, &claim).await?;
+    let earliest = promised(&grant(&*client, &claim).await?.validity, claim.ttl);
     let latest = now(&*client).saturating_add(kept(&*client, claim.ttl));
     free_between(bench, &*other, &name, earliest, latest).await?;
     Ok(())

@@ -1,7 +1,7 @@
 //! Release and grant in one step.
 
 use futures_util::future::join;
-use leasehold_api::{Acquired, HandedOver};
+use leasehold_api::{Acquired, HandedOver, Order};
 
 use super::steps::{
     by_owner, free_between, give_up, grant, hand_over, held, is_free, is_held_by, is_woken, kept,
@@ -208,6 +208,9 @@ async fn yielding_to_nobody_grants(bench: &Bench) -> Verdict {
 async fn not_yielding_wakes_nobody(bench: &Bench) -> Verdict {
     let [client, waiter] = bench.clients().await?;
     needs_waking(&*waiter)?;
+    if client.profile().order == Order::Fifo {
+        return Err(Failure::not_applicable("whoever waits comes first"));
+    }
     let old = take(&*client, &bench.long_claim(&bench.name(), 20)).await?;
     let others = bench.long_claim(&old.name, 20);
     queue(&*waiter, &others).await?;

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use leasehold_api::{Acquired, Backend, Claim, HandedOver, Instant, Lease, Renewal, Ticket, Ttl};
+use leasehold_api::{
+    Acquired, Backend, Claim, HandedOver, Instant, Lease, Renewal, Ticket, Ttl, Validity,
+};
 
 use super::dice::Dice;
-use super::steps::{kept, lease, now, pass};
+use super::steps::{kept, lease, now, pass, promised};
 use crate::bench::Bench;
 use crate::effort::rounds;
 use crate::ensure;
@@ -68,23 +70,25 @@ async fn c54_store_is_what_the_model_says_after_each_operation(bench: &Bench) ->
 }
 
 async fn acquire(client: &dyn Backend, model: &Model, claim: &Claim) -> Result<Model, Failure> {
-    let start = now(client);
     match (model, client.acquire(claim).await?) {
         (Model::Held(..), Acquired::Held { .. }) => Ok(model.clone()),
         (Model::Free, Acquired::Granted(grant)) => {
-            Ok(Model::Held(lease(claim, grant), window(client, start, claim.ttl)))
+            let window = window(client, &grant.validity, claim.ttl);
+            Ok(Model::Held(lease(claim, grant), window))
         }
         (model, answer) => Err(Failure::failed(format!("it answers {answer:?} to {model:?}"))),
     }
 }
 
 async fn renew(client: &dyn Backend, model: &Model, lease: &Lease) -> Result<Model, Failure> {
-    let start = now(client);
-    let renewed = matches!(client.renew(lease).await?, Renewal::Renewed(_));
+    let renewal = client.renew(lease).await?;
+    let renewed = matches!(renewal, Renewal::Renewed(_));
     ensure!(renewed == is_mine(model, &lease.ticket()), "renewed: {renewed}, in {model:?}");
-    Ok(match renewed {
-        true => Model::Held(lease.clone(), window(client, start, lease.ttl)),
-        false => model.clone(),
+    Ok(match renewal {
+        Renewal::Renewed(validity) => {
+            Model::Held(lease.clone(), window(client, &validity, lease.ttl))
+        }
+        Renewal::NotMine(_) => model.clone(),
     })
 }
 
@@ -100,10 +104,10 @@ async fn hand_over(
     old: &Lease,
     claim: &Claim,
 ) -> Result<Model, Failure> {
-    let start = now(client);
     match (client.hand_over(old, claim, false).await?, is_mine(model, &old.ticket())) {
         (HandedOver::Granted(grant), true) => {
-            Ok(Model::Held(lease(claim, grant), window(client, start, claim.ttl)))
+            let window = window(client, &grant.validity, claim.ttl);
+            Ok(Model::Held(lease(claim, grant), window))
         }
         (HandedOver::NotMine(_), false) => Ok(model.clone()),
         (answer, _) => Err(Failure::failed(format!("it answers {answer:?} to {model:?}"))),
@@ -115,10 +119,16 @@ fn is_mine(model: &Model, ticket: &Ticket) -> bool {
         if lease.owner == ticket.owner && Some(lease.token) == ticket.token)
 }
 
-/// The window of what was armed between this start and now.
-fn window(client: &dyn Backend, start: Instant, ttl: Ttl) -> Window {
+/// When what was armed before now may end.
+fn window(client: &dyn Backend, validity: &Validity, ttl: Ttl) -> Window {
     let latest = now(client).saturating_add(kept(client, ttl));
-    Window { earliest: start.saturating_add(ttl.get()), latest }
+    Window { earliest: promised(validity, ttl), latest }
+}
+
+/// What the store rounds by, where that is more than a millisecond.
+fn granularity(client: &dyn Backend) -> Duration {
+    let granularity = client.profile().ttl_granularity;
+    if granularity > Duration::from_millis(1) { granularity } else { Duration::ZERO }
 }
 
 async fn agrees(
@@ -137,7 +147,8 @@ async fn agrees(
             let token = record.token.unwrap_or(lease.token);
             ensure!(token == lease.token, "the store has token {token}, not {}", lease.token);
             let remaining = record.remaining.unwrap_or(Duration::MAX);
-            let most = window.latest.since(before);
+            // What is read is as coarse as what is kept.
+            let most = window.latest.since(before) + granularity(client);
             ensure!(remaining <= most, "the store keeps it for {remaining:?}, at most {most:?}");
             let least = window.earliest.since(after.saturating_add(ROUNDING));
             ensure!(remaining >= least, "the store keeps it for {remaining:?}, at least {least:?}");

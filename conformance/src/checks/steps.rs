@@ -170,6 +170,11 @@ pub(super) fn kept(client: &dyn Backend, ttl: Ttl) -> Duration {
     Duration::from_millis(millis + 2)
 }
 
+/// Until when a grant or a renewal is good by its own word.
+pub(super) fn promised(validity: &Validity, ttl: Ttl) -> Instant {
+    validity.from.saturating_add(validity.remaining.min(ttl.get()))
+}
+
 /// The instant now on a client's clock.
 pub(super) fn now(client: &dyn Backend) -> Instant {
     client.clock().now()

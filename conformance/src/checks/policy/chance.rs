@@ -36,7 +36,7 @@ async fn c1_release_right_after_a_slow_grant_leaves_nothing_renewed(bench: &Benc
     // On a real machine long enough for some renewals of it to be answered.
     let ttl = match bench.time() {
         Time::Paused => Duration::from_millis(60),
-        Time::Real => bench.ttl().get() / 2,
+        Time::Real => client.profile().ttl_floor.max(bench.ttl().get() / 2),
     };
     let (scripted, locks) = bench.scripted().await?;
     let mut dice = Dice::seeded(1);
