@@ -9,7 +9,6 @@ use leasehold_api::{LockName, Owner, Token};
 use leasehold_conformance::servers::{Error, Etcd, Kind, Missing, Server};
 use leasehold_conformance::truth::{EtcdError, EtcdKeys, EtcdTruth};
 use leasehold_conformance::{Failure, Verdict, ensure};
-use serde_json::json;
 
 leasehold_conformance::tests! {
     pairs_are_read_by_an_exact_prefix_in_the_order_of_their_creation,
@@ -95,17 +94,16 @@ async fn claims_of_a_name_are_told_with_their_tokens_and_what_their_leases_have(
     assert_eq!(truth.holder(&keys, &name).await?, None);
     let (first, second) = (Owner::random(), Owner::random());
     let lease = truth.grant(10 * SECOND).await?;
-    let value = json!({"floor": 1000, "ttl_ms": 10_000, "state": "claim", "label": "x"});
-    truth.put(keys.claim(&name, first), value.to_string(), lease).await?;
+    truth.put(keys.claim(&name, first), "held 1000 7 0 host the label", lease).await?;
     truth.put(keys.claim(&LockName::new("a/b").unwrap(), second), "{}", 0).await?;
-    truth.put(keys.claim(&name, second), r#"{"floor":7,"state":"closed"}"#, 0).await?;
+    truth.put(keys.claim(&name, second), "closed 7 7 0 host", 0).await?;
     let claims = truth.claims(&keys, &name).await?;
     let [holder, waiter] = &claims[..] else { panic!("{claims:?}") };
     assert_eq!(truth.holder(&keys, &name).await?.as_ref(), Some(holder));
     assert_eq!((holder.owner, waiter.owner), (Some(first), Some(second)));
     let token = Token::new(1000 + holder.pair.create_revision).unwrap();
     assert_eq!(holder.token(), Some(token));
-    assert_eq!(holder.value["label"], "x");
+    assert_eq!(holder.words.last().unwrap(), "the label");
     assert!(!holder.is_closed() && waiter.is_closed());
     let left = holder.remaining.unwrap();
     assert!(left >= 8 * SECOND && left <= 10 * SECOND, "{left:?}");

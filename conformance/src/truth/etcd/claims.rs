@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use leasehold_api::{LockName, Owner, Token};
-use serde_json::Value;
 
 use super::{EtcdError, EtcdKeys, EtcdPair, EtcdTruth};
 
@@ -20,21 +19,21 @@ pub struct EtcdClaim {
     pub remaining: Option<Duration>,
     /// The key's pair.
     pub pair: EtcdPair,
-    /// The value; null if it is not JSON.
-    pub value: Value,
+    /// Its words: `held` or `closed`, the floor, process id, time, host and perhaps a label.
+    pub words: Vec<String>,
 }
 
 impl EtcdClaim {
     /// The floor that is stored with it plus the revision at which it was made; `None` without a
     /// floor.
     pub fn token(&self) -> Option<Token> {
-        let floor = self.value.get("floor")?.as_u64()?;
+        let floor: u64 = self.words.get(1)?.parse().ok()?;
         Token::new(floor.checked_add(self.pair.create_revision)?).ok()
     }
 
     /// Whether it is a record that keeps the name closed after a release.
     pub fn is_closed(&self) -> bool {
-        self.value.get("state").and_then(Value::as_str) == Some("closed")
+        self.words.first().is_some_and(|word| word == "closed")
     }
 }
 
@@ -61,8 +60,8 @@ impl EtcdTruth {
             };
             let key = pair.key_text();
             let owner = key.rsplit('/').next().and_then(|owner| owner.parse().ok());
-            let value = serde_json::from_slice(&pair.value).unwrap_or_default();
-            claims.push(EtcdClaim { key, owner, remaining, pair, value });
+            let words = pair.text().splitn(6, ' ').map(str::to_owned).collect();
+            claims.push(EtcdClaim { key, owner, remaining, pair, words });
         }
         Ok(claims)
     }

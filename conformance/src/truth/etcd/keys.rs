@@ -2,9 +2,9 @@
 //!
 //! | key | what it is |
 //! | --- | --- |
-//! | `<prefix>/n/<name>/<owner>` | a claim: name as hex of its UTF-8, owner as 32 hex digits |
-//! | `<prefix>/f` | the floor of tokens |
-//! | `<prefix>/s/<lease>` | a session's epoch: its lease as 16 hex digits |
+//! | `<prefix>:lock/<name>/<owner>` | a claim: name percent-encoded, owner as 32 hex digits |
+//! | `<prefix>:floor` | the floor of tokens |
+//! | `<prefix>:session/<lease>` | a session's epoch: its lease as 16 hex digits |
 
 use std::fmt::Write as _;
 
@@ -24,14 +24,19 @@ impl EtcdKeys {
 
     /// What all of them begin with.
     pub fn all(&self) -> String {
-        format!("{}/", self.prefix)
+        format!("{}:", self.prefix)
     }
 
     /// What all claims of a name begin with, and no other name's.
     pub fn claims(&self, name: &LockName) -> String {
-        let mut key = format!("{}/n/", self.prefix);
+        let mut key = format!("{}:lock/", self.prefix);
         for byte in name.as_str().bytes() {
-            let _ = write!(key, "{byte:02x}");
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b':' | b'@' => {
+                    key.push(char::from(byte));
+                }
+                _ => _ = write!(key, "%{byte:02X}"),
+            }
         }
         key + "/"
     }
@@ -43,12 +48,12 @@ impl EtcdKeys {
 
     /// The floor of tokens.
     pub fn floor(&self) -> String {
-        format!("{}/f", self.prefix)
+        format!("{}:floor", self.prefix)
     }
 
     /// What all epochs of sessions begin with.
     pub fn sessions(&self) -> String {
-        format!("{}/s/", self.prefix)
+        format!("{}:session/", self.prefix)
     }
 
     /// The epoch of the session with this lease.
@@ -73,12 +78,12 @@ mod tests {
     fn no_names_claims_are_among_anothers() {
         let keys = EtcdKeys::default();
         let of = |name| keys.claims(&LockName::new(name).unwrap());
-        assert_eq!(of("a/b"), "leasehold/n/612f62/");
+        assert_eq!(of("a/b"), "leasehold:lock/a%2Fb/");
         assert!(!of("a/b").starts_with(&of("a")));
         let owner = Owner::random();
         let claim = keys.claim(&LockName::new("é").unwrap(), owner);
-        assert_eq!(claim, format!("leasehold/n/c3a9/{owner}"));
+        assert_eq!(claim, format!("leasehold:lock/%C3%A9/{owner}"));
         assert_eq!(claim.rsplit('/').next().unwrap().len(), 32);
-        assert_eq!(keys.session(0xabc), "leasehold/s/0000000000000abc");
+        assert_eq!(keys.session(0xabc), "leasehold:session/0000000000000abc");
     }
 }
