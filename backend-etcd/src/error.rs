@@ -1,0 +1,507 @@
+//! The one table from the client library's and the server's errors to kinds.
+
+use std::fmt;
+use std::time::Duration;
+
+use leasehold_api::{Error, ErrorKind, Operation};
+use tonic::{Code, Status};
+
+use crate::driver::NAME;
+
+/// Why a request has no good answer.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The server or the client library said so.
+    Said(etcd_client::Error),
+    /// Nobody said anything for so long.
+    Silent(Duration),
+    /// The answer was not of the form that we asked for.
+    Answer(&'static str),
+    /// There is no higher token.
+    Exhausted,
+    /// A release by owner came while the call was under way.
+    GivenUp,
+    /// What was compared kept changing under the request.
+    Contended,
+}
+
+/// What a request does if it lands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Changes,
+    Reads,
+}
+
+/// What may have become of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It had no effect.
+    Refused(ErrorKind),
+    /// Nobody knows.
+    Unknown,
+}
+
+use ErrorKind::{Auth, Busy, NotPrimary, Refused, Unclassified, Unreachable, Unsupported};
+
+/// What a server says, by how its message begins (etcd 3.4 to 3.6; a longer one stands before the
+/// one that begins it), and what may have become of the request.
+const SAID: &[(&str, Fate, &str, &str)] = &[
+    (
+        "etcdserver: mvcc: database space exceeded",
+        Fate::Refused(Refused),
+        "NOSPACE",
+        "the cluster's storage quota is used up",
+    ),
+    (
+        "etcdserver: no space",
+        Fate::Refused(Refused),
+        "NOSPACE",
+        "the cluster's storage quota is used up",
+    ),
+    (
+        "etcdserver: corrupt cluster",
+        Fate::Refused(Refused),
+        "CORRUPT",
+        "the cluster has raised the alarm that its data differ",
+    ),
+    (
+        "etcdserver: request is too large",
+        Fate::Refused(Refused),
+        "TOO_LARGE",
+        "the request is larger than the cluster takes",
+    ),
+    (
+        "etcdserver: too many operations in txn request",
+        Fate::Refused(Refused),
+        "TOO_MANY_OPS",
+        "the cluster takes fewer operations in a transaction",
+    ),
+    (
+        "etcdserver: too large lease TTL",
+        Fate::Refused(Refused),
+        "TTL",
+        "the TTL is longer than the cluster takes",
+    ),
+    (
+        "etcdserver: requested lease not found",
+        Fate::Refused(Refused),
+        "LEASE_NOT_FOUND",
+        "the lease that carries the lock is gone",
+    ),
+    (
+        "etcdserver: lease already exists",
+        Fate::Refused(Refused),
+        "LEASE_EXISTS",
+        "the lease exists already",
+    ),
+    (
+        "etcdserver: mvcc: required revision has been compacted",
+        Fate::Refused(Refused),
+        "COMPACTED",
+        "what was asked for has been compacted",
+    ),
+    (
+        "etcdserver: mvcc: required revision is a future revision",
+        Fate::Refused(Refused),
+        "FUTURE",
+        "the cluster is at an older revision than it was",
+    ),
+    (
+        "etcdserver: permission denied",
+        Fate::Refused(Auth),
+        "PERMISSION_DENIED",
+        "the user lacks a permission that leasehold needs",
+    ),
+    (
+        "etcdserver: authentication failed",
+        Fate::Refused(Auth),
+        "AUTH_FAILED",
+        "the cluster refuses the user or the password",
+    ),
+    (
+        "etcdserver: user name is empty",
+        Fate::Refused(Auth),
+        "NO_USER",
+        "the cluster wants a user and a password",
+    ),
+    (
+        "etcdserver: invalid auth token",
+        Fate::Refused(Auth),
+        "AUTH_TOKEN",
+        "the cluster refuses the session's token",
+    ),
+    (
+        "etcdserver: revision of auth store is old",
+        Fate::Refused(Auth),
+        "AUTH_OLD",
+        "the cluster's users were changed meanwhile",
+    ),
+    (
+        "etcdserver: authentication is not enabled",
+        Fate::Refused(Auth),
+        "NO_AUTH",
+        "the cluster knows no users",
+    ),
+    (
+        "etcdserver: root user does not exist",
+        Fate::Refused(Auth),
+        "NO_ROOT",
+        "the cluster has no root user",
+    ),
+    (
+        "etcdserver: too many requests",
+        Fate::Refused(Busy),
+        "TOO_MANY_REQUESTS",
+        "the cluster has too many requests to do",
+    ),
+    (
+        "etcdserver: no leader",
+        Fate::Refused(Busy),
+        "NO_LEADER",
+        "the member has no leader just now",
+    ),
+    (
+        "etcdserver: not leader",
+        Fate::Refused(Busy),
+        "NOT_LEADER",
+        "the member is not the leader any more",
+    ),
+    (
+        "etcdserver: unhealthy cluster",
+        Fate::Refused(Busy),
+        "UNHEALTHY",
+        "the cluster is not healthy",
+    ),
+    (
+        "etcdserver: not capable",
+        Fate::Refused(Unsupported),
+        "NOT_CAPABLE",
+        "the cluster is too old for this",
+    ),
+    (
+        "etcdserver: rpc not supported for learner",
+        Fate::Refused(NotPrimary),
+        "LEARNER",
+        "the member is a learner",
+    ),
+    (
+        "etcdserver: request timed out",
+        Fate::Unknown,
+        "TIMED_OUT",
+        "the cluster did not come to an answer in time",
+    ),
+    ("etcdserver: leader changed", Fate::Unknown, "LEADER_CHANGED", "the leader changed meanwhile"),
+    ("etcdserver: server stopped", Fate::Unknown, "STOPPED", "the member was stopped meanwhile"),
+    (
+        "etcdserver: request cancelled",
+        Fate::Unknown,
+        "CANCELLED",
+        "the request was cancelled meanwhile",
+    ),
+];
+
+/// What a server says without a message that we know.
+fn by_code(code: Code) -> (Fate, &'static str, &'static str) {
+    match code {
+        Code::Unavailable => (Fate::Unknown, "UNAVAILABLE", "the member is not available"),
+        Code::DeadlineExceeded | Code::Cancelled | Code::Aborted => {
+            (Fate::Unknown, "TIMED_OUT", "the cluster did not come to an answer in time")
+        }
+        Code::ResourceExhausted => {
+            (Fate::Refused(Busy), "EXHAUSTED", "the cluster has too much to do")
+        }
+        Code::PermissionDenied | Code::Unauthenticated => {
+            (Fate::Refused(Auth), "AUTH", "the cluster refuses the user")
+        }
+        Code::Unimplemented => {
+            (Fate::Refused(Unsupported), "UNIMPLEMENTED", "the server doesn't speak this protocol")
+        }
+        _ => (
+            Fate::Refused(Unclassified),
+            "UNKNOWN",
+            "the server answered an error that this driver doesn't know",
+        ),
+    }
+}
+
+impl Failure {
+    /// Whether the request may have landed.
+    pub(crate) fn is_indeterminate(&self) -> bool {
+        self.kind(Effect::Changes).0 == ErrorKind::Indeterminate
+    }
+
+    /// Whether nothing was sent: there was no connection.
+    pub(crate) fn is_unsent(&self) -> bool {
+        matches!(self, Self::Said(error) if of_link(error) == Some(true))
+    }
+
+    /// Whether another member may do better.
+    pub(crate) fn is_members(&self) -> bool {
+        let kind = self.kind(Effect::Reads).0;
+        matches!(kind, ErrorKind::Unreachable | ErrorKind::NotPrimary)
+            || self.said("etcdserver: no leader")
+    }
+
+    /// Whether the session's token was refused, but another may be accepted.
+    pub(crate) fn wants_new_token(&self) -> bool {
+        self.said("etcdserver: invalid auth token")
+            || self.said("etcdserver: revision of auth store is old")
+    }
+
+    pub(crate) fn is_no_lease(&self) -> bool {
+        // The client library's own words, of an answer with no time left.
+        let no_time_left = matches!(self, Self::Said(etcd_client::Error::LeaseKeepAliveError(_)));
+        no_time_left || self.said("etcdserver: requested lease not found")
+    }
+
+    pub(crate) fn is_lease_there(&self) -> bool {
+        self.said("etcdserver: lease already exists")
+    }
+
+    /// Whether another attempt to connect may go better.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self.kind(Effect::Reads).0, ErrorKind::Unreachable | ErrorKind::Busy)
+    }
+
+    pub(crate) fn into_error(self, operation: Operation, effect: Effect) -> Error {
+        let (kind, code, message) = self.kind(effect);
+        let mut error = Error::new(kind, operation, message).with_backend(NAME);
+        if let Some(code) = code {
+            error = error.with_code(code);
+        }
+        match self {
+            Self::Said(source) => error.with_source(source),
+            _ => error,
+        }
+    }
+
+    fn said(&self, begins: &str) -> bool {
+        matches!(self, Self::Said(etcd_client::Error::GRpcStatus(status))
+            if status.message().starts_with(begins))
+    }
+
+    fn kind(&self, effect: Effect) -> (ErrorKind, Option<&'static str>, String) {
+        let unknown = match effect {
+            Effect::Changes => ErrorKind::Indeterminate,
+            Effect::Reads => ErrorKind::Unreachable,
+        };
+        let error = match self {
+            Self::Silent(time) => return (unknown, None, format!("no answer within {time:?}")),
+            Self::Answer(what) => return (unknown, None, (*what).to_owned()),
+            Self::Exhausted => {
+                return (Refused, Some("EXHAUSTED"), "there is no higher token".to_owned());
+            }
+            Self::GivenUp => {
+                let message = "its owner was released meanwhile";
+                return (Refused, Some("GIVEN_UP"), message.to_owned());
+            }
+            Self::Contended => {
+                let message = "others changed floor and sessions again and again meanwhile";
+                return (Busy, None, message.to_owned());
+            }
+            Self::Said(error) => error,
+        };
+        match of_link(error) {
+            Some(true) => return (Unreachable, None, "no member can be reached".to_owned()),
+            Some(false) => {
+                return (unknown, None, "the connection was lost before the answer".to_owned());
+            }
+            None => {}
+        }
+        let etcd_client::Error::GRpcStatus(status) = error else {
+            return (Unclassified, None, "the client library failed".to_owned());
+        };
+        let known = SAID.iter().find(|(begins, ..)| status.message().starts_with(begins));
+        let (fate, code, message) = match known {
+            Some((_, fate, code, message)) => (*fate, *code, *message),
+            None => by_code(status.code()),
+        };
+        let kind = match fate {
+            Fate::Refused(kind) => kind,
+            Fate::Unknown => unknown,
+        };
+        (kind, Some(code), message.to_owned())
+    }
+}
+
+impl From<etcd_client::Error> for Failure {
+    fn from(error: etcd_client::Error) -> Self {
+        Self::Said(error)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (_, code, message) = self.kind(Effect::Reads);
+        match code {
+            Some(code) => write!(f, "{message} ({code})"),
+            None => f.write_str(&message),
+        }
+    }
+}
+
+/// Whether an error is about the connection, and then whether there was none to send on.
+fn of_link(error: &etcd_client::Error) -> Option<bool> {
+    use etcd_client::Error::{EndpointError, GRpcStatus, IoError, TransportError};
+    match error {
+        GRpcStatus(status) => of_status(status),
+        TransportError(error) => Some(was_never_open(error)),
+        IoError(_) | EndpointError(_) => Some(false),
+        // A stream that ended before its first answer.
+        etcd_client::Error::WatchError(_) => Some(false),
+        _ => None,
+    }
+}
+
+/// A status that the transport made, and no server, has a source.
+fn of_status(status: &Status) -> Option<bool> {
+    let source = std::error::Error::source(status)?;
+    Some(was_never_open(source))
+}
+
+fn was_never_open(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut error = Some(error);
+    while let Some(at) = error {
+        if at.is::<tonic::ConnectError>() {
+            return true;
+        }
+        error = at.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Effect, Failure, SAID};
+    use etcd_client::Error as ClientError;
+    use leasehold_api::{ErrorKind, Operation};
+    use std::time::Duration;
+    use tonic::{Code, Status};
+
+    fn said(code: Code, message: &str) -> Failure {
+        Failure::Said(ClientError::GRpcStatus(Status::new(code, message)))
+    }
+
+    fn kinds(failure: Failure) -> (ErrorKind, ErrorKind) {
+        let reads = failure.kind(Effect::Reads).0;
+        (failure.into_error(Operation::Acquire, Effect::Changes).kind(), reads)
+    }
+
+    #[test]
+    fn each_message_of_a_server_has_its_kind_and_code() {
+        use ErrorKind::{Auth, Busy, Indeterminate, NotPrimary, Refused, Unreachable, Unsupported};
+        let rows = [
+            (
+                "etcdserver: mvcc: database space exceeded",
+                Code::ResourceExhausted,
+                Refused,
+                "NOSPACE",
+            ),
+            ("etcdserver: no space", Code::ResourceExhausted, Refused, "NOSPACE"),
+            ("etcdserver: corrupt cluster", Code::DataLoss, Refused, "CORRUPT"),
+            ("etcdserver: request is too large", Code::InvalidArgument, Refused, "TOO_LARGE"),
+            (
+                "etcdserver: too many operations in txn request",
+                Code::InvalidArgument,
+                Refused,
+                "TOO_MANY_OPS",
+            ),
+            ("etcdserver: too large lease TTL", Code::OutOfRange, Refused, "TTL"),
+            ("etcdserver: requested lease not found", Code::NotFound, Refused, "LEASE_NOT_FOUND"),
+            ("etcdserver: lease already exists", Code::FailedPrecondition, Refused, "LEASE_EXISTS"),
+            (
+                "etcdserver: mvcc: required revision has been compacted",
+                Code::OutOfRange,
+                Refused,
+                "COMPACTED",
+            ),
+            (
+                "etcdserver: mvcc: required revision is a future revision",
+                Code::OutOfRange,
+                Refused,
+                "FUTURE",
+            ),
+            ("etcdserver: permission denied", Code::PermissionDenied, Auth, "PERMISSION_DENIED"),
+            (
+                "etcdserver: authentication failed, invalid user ID or password",
+                Code::InvalidArgument,
+                Auth,
+                "AUTH_FAILED",
+            ),
+            ("etcdserver: user name is empty", Code::InvalidArgument, Auth, "NO_USER"),
+            ("etcdserver: invalid auth token", Code::Unauthenticated, Auth, "AUTH_TOKEN"),
+            ("etcdserver: revision of auth store is old", Code::InvalidArgument, Auth, "AUTH_OLD"),
+            (
+                "etcdserver: authentication is not enabled",
+                Code::FailedPrecondition,
+                Auth,
+                "NO_AUTH",
+            ),
+            ("etcdserver: root user does not exist", Code::FailedPrecondition, Auth, "NO_ROOT"),
+            ("etcdserver: too many requests", Code::ResourceExhausted, Busy, "TOO_MANY_REQUESTS"),
+            ("etcdserver: no leader", Code::Unavailable, Busy, "NO_LEADER"),
+            ("etcdserver: not leader", Code::FailedPrecondition, Busy, "NOT_LEADER"),
+            ("etcdserver: unhealthy cluster", Code::Unavailable, Busy, "UNHEALTHY"),
+            ("etcdserver: not capable", Code::Unavailable, Unsupported, "NOT_CAPABLE"),
+            ("etcdserver: rpc not supported for learner", Code::Unavailable, NotPrimary, "LEARNER"),
+            (
+                "etcdserver: request timed out, possibly due to previous leader failure",
+                Code::Unavailable,
+                Indeterminate,
+                "TIMED_OUT",
+            ),
+            ("etcdserver: leader changed", Code::Unavailable, Indeterminate, "LEADER_CHANGED"),
+            ("etcdserver: server stopped", Code::Unavailable, Indeterminate, "STOPPED"),
+            ("etcdserver: request cancelled", Code::Cancelled, Indeterminate, "CANCELLED"),
+        ];
+        assert_eq!(rows.len(), SAID.len(), "each row of the table has a row here");
+        for ((message, code, kind, name), (begins, ..)) in rows.into_iter().zip(SAID) {
+            assert!(message.starts_with(begins), "{message} is not the row of {begins}");
+            let (changes, reads) = kinds(said(code, message));
+            assert_eq!(changes, kind, "{message}");
+            let read_kind = if kind == Indeterminate { Unreachable } else { kind };
+            assert_eq!(reads, read_kind, "{message}");
+            let error = said(code, message).into_error(Operation::Acquire, Effect::Changes);
+            assert_eq!(error.code(), Some(name));
+            assert!(!error.to_string().contains("etcdserver"), "the source says that: {error}");
+        }
+    }
+
+    #[test]
+    fn each_code_without_a_known_message_has_its_kind() {
+        use ErrorKind::{Auth, Busy, Indeterminate, Unclassified, Unsupported};
+        for (code, kind) in [
+            (Code::Unavailable, Indeterminate),
+            (Code::DeadlineExceeded, Indeterminate),
+            (Code::Cancelled, Indeterminate),
+            (Code::Aborted, Indeterminate),
+            (Code::ResourceExhausted, Busy),
+            (Code::PermissionDenied, Auth),
+            (Code::Unauthenticated, Auth),
+            (Code::Unimplemented, Unsupported),
+            (Code::Unknown, Unclassified),
+            (Code::Internal, Unclassified),
+            (Code::InvalidArgument, Unclassified),
+            (Code::OutOfRange, Unclassified),
+        ] {
+            assert_eq!(kinds(said(code, "something new")).0, kind, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_never_sent_is_unreachable_and_what_was_is_indeterminate() {
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let unsent = Status::from_error(Box::new(tonic::ConnectError(Box::new(refused))));
+        let unsent = Failure::Said(ClientError::GRpcStatus(unsent));
+        assert!(unsent.is_unsent() && unsent.is_members());
+        assert_eq!(kinds(unsent).0, ErrorKind::Unreachable);
+        let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        let cut = Failure::Said(ClientError::GRpcStatus(Status::from_error(Box::new(reset))));
+        assert!(!cut.is_unsent() && cut.is_members());
+        assert_eq!(kinds(cut), (ErrorKind::Indeterminate, ErrorKind::Unreachable));
+        let silent = Failure::Silent(Duration::from_secs(2));
+        assert_eq!(kinds(silent), (ErrorKind::Indeterminate, ErrorKind::Unreachable));
+        assert_eq!(kinds(Failure::Exhausted).0, ErrorKind::Refused);
+        assert_eq!(kinds(Failure::Contended).0, ErrorKind::Busy);
+    }
+}

@@ -1,0 +1,28 @@
+//! The one task that gives back what nobody cared for in time, and tells of sessions that ended.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use crate::driver::Core;
+
+const LOOKS_EVERY: Duration = Duration::from_millis(250);
+const AT_ONCE: usize = 64;
+
+/// Runs until the driver is dropped.
+pub(crate) async fn run(core: Weak<Core>) {
+    loop {
+        tokio::time::sleep(LOOKS_EVERY).await;
+        let Some(core) = core.upgrade() else { return };
+        look(&core).await;
+    }
+}
+
+async fn look(core: &Arc<Core>) {
+    core.retire_ended();
+    let left = core.standing.left_behind(AT_ONCE);
+    // What fails is tried again in a while.
+    let give_back = left.iter().map(|ticket| core.give_back(ticket, None));
+    let _ = join_all(give_back).await;
+}

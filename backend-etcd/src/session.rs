@@ -1,0 +1,445 @@
+//! Leases shared by the kept-alive claims of a process: one for each length, in whole seconds.
+//!
+//! ```text
+//!   open: granted, epoch put ----> [ alive ] -- keepalive answered: counts from its start
+//!                                     |
+//!            deadline passed, or the server says it is gone, or its epoch's key is
+//!                                     v
+//!                                 [ ended ] ----> its claims are lost; it is revoked
+//! ```
+//!
+//! Nothing leads back to *alive*: once its guards may have been told that they are lost, no
+//! keepalive may give them their keys back.
+//!
+//! The *epoch* is the revision of a key on the lease itself. Each claim compares it. Rewriting that
+//! key so makes every claim fail that was sent before and has not landed: that is how a clean-up
+//! becomes certain though the lease lives on.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use etcd_client::PutOptions;
+use leasehold_api::{BootClock, Clock, Instant, Owner, margin};
+
+use crate::error::Failure;
+use crate::floor::revision;
+use crate::keys::Keys;
+use crate::link::Link;
+
+/// How many lengths have a shared lease.
+const MOST: usize = 8;
+
+/// The shared leases of a client.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    keys: Arc<Keys>,
+    link: Link,
+    by_length: Mutex<HashMap<i64, Arc<Session>>>,
+    /// Those that have ended and may still be there.
+    retired: Mutex<Vec<Arc<Session>>>,
+    /// One at a time is opened.
+    opening: tokio::sync::Mutex<()>,
+}
+
+/// A shared lease.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) id: i64,
+    pub(crate) epoch_key: String,
+    state: Mutex<State>,
+    /// One keepalive at a time.
+    keeping: tokio::sync::Mutex<()>,
+    ended: AtomicBool,
+    /// The server has said that it is gone.
+    revoked: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State {
+    /// What the server granted.
+    ttl: Duration,
+    /// When the last request was sent that the server answered.
+    answered: Instant,
+    epoch: i64,
+    bumped: Instant,
+    /// Claims that were sent and not answered, and over which epoch; the latest counts.
+    unanswered: HashMap<Owner, i64>,
+}
+
+/// Whether an unanswered claim can still land, and what to do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Late {
+    /// None of this owner can.
+    Never,
+    /// One may, unless the epoch is rewritten now; this is the one to compare.
+    Bump(i64),
+    /// One may, and the epoch was rewritten a moment ago; when it may be again.
+    Soon(Instant),
+    /// One may, on a lease that has ended for us and perhaps not for the server.
+    Perhaps,
+}
+
+/// How often the epoch is rewritten at most: each time, claims that are on their way fail and are
+/// sent again. One rewriting is for all claims before it.
+const BUMPED_EVERY: Duration = Duration::from_millis(50);
+
+impl Sessions {
+    pub(crate) fn new(keys: Arc<Keys>, link: Link) -> Self {
+        let (by_length, retired) = (Mutex::default(), Mutex::default());
+        Self { keys, link, by_length, retired, opening: tokio::sync::Mutex::default() }
+    }
+
+    /// The session for claims of so many seconds, fresh enough to join: at least two thirds of it
+    /// are left. `None` if there are too many lengths already.
+    pub(crate) async fn join(&self, seconds: i64) -> Result<Option<Arc<Session>>, Failure> {
+        loop {
+            let session = match self.alive(seconds) {
+                Some(session) => session,
+                None => match self.open(seconds).await? {
+                    Some(session) => session,
+                    None => return Ok(None),
+                },
+            };
+            if session.is_fresh() {
+                return Ok(Some(session));
+            }
+            match session.keep_alive(&self.link, false).await {
+                Ok(_) => return Ok(Some(session)),
+                Err(failure) if failure.is_no_lease() => {} // it has ended; another one is opened
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    /// The session with this lease.
+    pub(crate) fn find(&self, lease: i64) -> Option<Arc<Session>> {
+        self.by_length().values().find(|session| session.id == lease).cloned()
+    }
+
+    /// Whether a claim of this owner can still land, on any of them; on which.
+    pub(crate) fn late(&self, owner: Owner) -> Option<(Arc<Session>, Late)> {
+        let alive: Vec<_> = self.by_length().values().cloned().collect();
+        let retired = self.retired().clone();
+        let late = |session: Arc<Session>| {
+            let late = session.late(owner);
+            (late != Late::Never).then_some((session, late))
+        };
+        alive.into_iter().chain(retired).find_map(late)
+    }
+
+    /// Takes the sessions that have ended out of use, and revokes their leases in the background;
+    /// answers them.
+    pub(crate) fn retire_ended(&self) -> Vec<Arc<Session>> {
+        let mut ended = Vec::new();
+        self.by_length().retain(|_, session| {
+            let alive = session.is_alive();
+            if !alive {
+                ended.push(session.clone());
+            }
+            alive
+        });
+        let mut retired = self.retired();
+        retired.retain(|session| !session.is_gone());
+        for session in &ended {
+            retired.push(session.clone());
+            let (link, session) = (self.link.clone(), session.clone());
+            tokio::spawn(async move { session.revoke(&link).await });
+        }
+        ended
+    }
+
+    /// Whether this lease was one of ours, and nobody may keep it alive any more.
+    pub(crate) fn has_retired(&self, lease: i64) -> bool {
+        self.retired().iter().any(|session| session.id == lease)
+    }
+
+    fn alive(&self, seconds: i64) -> Option<Arc<Session>> {
+        self.by_length().get(&seconds).filter(|session| session.is_alive()).cloned()
+    }
+
+    async fn open(&self, seconds: i64) -> Result<Option<Arc<Session>>, Failure> {
+        let _one_at_a_time = self.opening.lock().await;
+        if let Some(session) = self.alive(seconds) {
+            return Ok(Some(session));
+        }
+        {
+            let mut sessions = self.by_length();
+            let full = sessions.len() >= MOST && !sessions.contains_key(&seconds);
+            if full {
+                sessions.retain(|_, session| session.is_alive());
+            }
+            if full && sessions.len() >= MOST {
+                return Ok(None);
+            }
+        }
+        let begun = BootClock.now();
+        let patience = Duration::from_secs(1);
+        let granted = self
+            .link
+            .call(patience, |client| {
+                let mut leases = client.lease_client();
+                async move { leases.grant(seconds, None).await }
+            })
+            .await?;
+        let (id, ttl) = (granted.id(), Duration::from_secs(granted.ttl().unsigned_abs()));
+        let epoch_key = self.keys.session(id);
+        let put = self
+            .link
+            .call(patience, |client| {
+                let (mut kv, key) = (client.kv_client(), epoch_key.as_str());
+                let on_it = Some(PutOptions::new().with_lease(id));
+                async move { kv.put(key, "", on_it).await }
+            })
+            .await?;
+        let epoch = i64::try_from(revision(put.header())?).unwrap_or(i64::MAX);
+        let session = Arc::new(Session::new(id, epoch_key, ttl, begun, epoch));
+        self.retire_ended();
+        self.by_length().insert(seconds, session.clone());
+        Ok(Some(session))
+    }
+
+    fn retired(&self) -> MutexGuard<'_, Vec<Arc<Session>>> {
+        self.retired.lock().expect("nothing panics while it holds this lock")
+    }
+
+    fn by_length(&self) -> MutexGuard<'_, HashMap<i64, Arc<Session>>> {
+        self.by_length.lock().expect("nothing panics while it holds this lock")
+    }
+}
+
+impl Session {
+    fn new(id: i64, epoch_key: String, ttl: Duration, answered: Instant, epoch: i64) -> Self {
+        let bumped = Instant::from_origin(Duration::ZERO);
+        let state = State { ttl, answered, epoch, bumped, unanswered: HashMap::new() };
+        let keeping = tokio::sync::Mutex::default();
+        let (ended, revoked) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { id, epoch_key, state: Mutex::new(state), keeping, ended, revoked }
+    }
+
+    /// Whether its deadline has not passed, and nobody has seen it gone.
+    pub(crate) fn is_alive(&self) -> bool {
+        let passed = {
+            let state = self.state();
+            BootClock.now() >= state.deadline()
+        };
+        if passed {
+            self.ended.store(true, Ordering::SeqCst);
+        }
+        !self.ended.load(Ordering::SeqCst)
+    }
+
+    /// The server has it no more.
+    fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+        self.revoked.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether nothing can land on it any more: it was revoked, or has expired long ago.
+    fn is_gone(&self) -> bool {
+        self.is_gone_in(&self.state())
+    }
+
+    fn is_gone_in(&self, state: &State) -> bool {
+        let expired = BootClock.now().since(state.answered) > state.ttl * 3;
+        expired || self.revoked.load(Ordering::SeqCst)
+    }
+
+    async fn revoke(&self, link: &Link) {
+        let revoked = revoke(link, self.id).await;
+        if revoked.is_ok() {
+            self.revoked.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// What the server keeps of it at least, counted from `from`.
+    pub(crate) fn remaining(&self, from: Instant) -> Duration {
+        let state = self.state();
+        state.ttl.saturating_sub(from.since(state.answered))
+    }
+
+    pub(crate) fn epoch(&self) -> i64 {
+        self.state().epoch
+    }
+
+    /// Keeps it alive; answers from when its time counts, and how long it is.
+    ///
+    /// `always` asks even where another did so since this call began to wait for its turn.
+    pub(crate) async fn keep_alive(
+        &self,
+        link: &Link,
+        always: bool,
+    ) -> Result<(Instant, Duration), Failure> {
+        let came = BootClock.now();
+        let _one_at_a_time = self.keeping.lock().await;
+        {
+            let state = self.state();
+            let by_another = state.answered >= came || (!always && self.is_fresh_in(&state));
+            if by_another {
+                return Ok((state.answered, state.ttl));
+            }
+        }
+        if !self.is_alive() {
+            return Err(no_lease());
+        }
+        let begun = BootClock.now();
+        let (id, ttl) = (self.id, self.state().ttl);
+        let answer = link
+            .call(ttl / 6, |client| {
+                let mut leases = client.lease_client();
+                async move { leases.keep_alive(id).await }
+            })
+            .await;
+        match answer {
+            // An answer after the deadline comes too late: the guards are lost by then.
+            Ok(_) if !self.is_alive() => Err(no_lease()),
+            Ok(_) => {
+                let mut state = self.state();
+                state.answered = state.answered.max(begun);
+                Ok((state.answered, state.ttl))
+            }
+            Err(failure) => {
+                if failure.is_no_lease() {
+                    self.end();
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Notes that a claim of this owner goes out over this epoch; says whether it is the only one
+    /// that has no answer.
+    pub(crate) fn asked(&self, owner: Owner, epoch: i64) -> bool {
+        let mut state = self.state();
+        let before = state.unanswered.insert(owner, epoch);
+        before.is_none()
+    }
+
+    /// Notes that no claim of this owner is without an answer, or can land.
+    pub(crate) fn answered(&self, owner: Owner) {
+        self.state().unanswered.remove(&owner);
+    }
+
+    /// Whether a claim of this owner can still land.
+    pub(crate) fn late(&self, owner: Owner) -> Late {
+        let state = self.state();
+        let now = BootClock.now();
+        match state.unanswered.get(&owner) {
+            None => Late::Never,
+            Some(epoch) if *epoch < state.epoch => Late::Never,
+            Some(_) if self.is_gone_in(&state) => Late::Never,
+            Some(_) if self.ended.load(Ordering::SeqCst) => Late::Perhaps,
+            Some(_) if now.since(state.bumped) >= BUMPED_EVERY => Late::Bump(state.epoch),
+            Some(_) => Late::Soon(state.bumped.saturating_add(BUMPED_EVERY)),
+        }
+    }
+
+    /// Notes that the epoch was rewritten.
+    pub(crate) fn bumped(&self, epoch: i64) {
+        let mut state = self.state();
+        state.epoch = state.epoch.max(epoch);
+        state.bumped = BootClock.now();
+        let current = state.epoch;
+        state.unanswered.retain(|_, epoch| *epoch >= current);
+    }
+
+    /// What another transaction saw of the epoch's key; without one the lease is gone.
+    pub(crate) fn saw(&self, epoch: Option<i64>) {
+        match epoch {
+            Some(epoch) => {
+                let mut state = self.state();
+                state.epoch = state.epoch.max(epoch);
+            }
+            None => self.end(),
+        }
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.is_fresh_in(&self.state())
+    }
+
+    fn is_fresh_in(&self, state: &State) -> bool {
+        BootClock.now().since(state.answered) < state.ttl / 3
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while it holds this lock")
+    }
+}
+
+/// Ends a lease; one that is gone is fine.
+pub(crate) async fn revoke(link: &Link, lease: i64) -> Result<(), Failure> {
+    let answer = link
+        .call(Duration::from_secs(1), |client| {
+            let mut leases = client.lease_client();
+            async move { leases.revoke(lease).await }
+        })
+        .await;
+    match answer {
+        Err(failure) if !failure.is_no_lease() => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+impl State {
+    fn deadline(&self) -> Instant {
+        self.answered.saturating_add(self.ttl.saturating_sub(margin(self.ttl)))
+    }
+}
+
+/// What the server would say of a lease that is gone.
+pub(crate) fn no_lease() -> Failure {
+    etcd_client::Error::LeaseKeepAliveError("the lease has ended".to_owned()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Late, Session};
+    use leasehold_api::{BootClock, Clock, Owner};
+    use std::time::Duration;
+
+    fn session(ttl: Duration) -> Session {
+        Session::new(7, "p:session/7".into(), ttl, BootClock.now(), 10)
+    }
+
+    #[test]
+    fn a_session_whose_deadline_passed_is_never_alive_again() {
+        let passed = session(Duration::ZERO);
+        assert!(!passed.is_alive());
+        passed.state().ttl = Duration::from_secs(60);
+        assert!(!passed.is_alive(), "an answer that came later revived it");
+        let gone = session(Duration::from_secs(60));
+        assert!(gone.is_alive());
+        gone.saw(None);
+        assert!(!gone.is_alive());
+    }
+
+    #[test]
+    fn one_bump_is_for_all_claims_before_it_and_the_next_waits_its_turn() {
+        let session = session(Duration::from_secs(60));
+        let [early, late, answered, never] = [1, 2, 3, 4].map(Owner::from_bits);
+        session.asked(early, 10);
+        session.asked(answered, 10);
+        session.answered(answered);
+        assert_eq!(session.late(answered), Late::Never);
+        assert_eq!(session.late(never), Late::Never);
+        assert_eq!(session.late(early), Late::Bump(10));
+        session.bumped(20);
+        assert_eq!(session.late(early), Late::Never);
+        session.asked(late, 20);
+        let soon = |late| matches!(late, Late::Soon(at) if at > BootClock.now());
+        assert!(soon(session.late(late)), "it was bumped a moment ago");
+        session.asked(early, 20);
+        assert!(soon(session.late(early)), "asked again, it may land again");
+    }
+
+    #[test]
+    fn what_remains_counts_from_the_last_answer() {
+        let session = session(Duration::from_secs(9));
+        let from = BootClock.now().saturating_add(Duration::from_secs(4));
+        let remaining = session.remaining(from);
+        assert!(remaining <= Duration::from_secs(5), "{remaining:?}");
+        assert!(remaining > Duration::from_secs(4), "{remaining:?}");
+    }
+}

@@ -1,0 +1,152 @@
+//! What this client may have in the store: every owner that it sent a claim for, until a release
+//! of it was confirmed.
+//!
+//! On a shared lease a key outlives its TTL for as long as somebody renews another lock of that
+//! lease. So the TTL of each claim is kept here, by this client's own clock: what nobody has
+//! renewed or asked for again by then is given back (`reaper.rs`).
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use leasehold_api::{BootClock, Clock, Instant, LockName, Owner, Ticket};
+
+/// How long after its TTL a claim is given back: its own clean-up comes first.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// A lease of its own ends by itself; when to forget that there may be one.
+const KEEP: Duration = Duration::from_secs(60);
+
+/// How long after an attempt that failed the next is made.
+const AGAIN: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub(crate) struct Standing(Mutex<HashMap<Owner, Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    name: LockName,
+    until: Instant,
+    /// It may be on a lease of its own.
+    own: bool,
+    /// It was released by owner: a call of this owner that is still under way sends no more.
+    given_up: bool,
+}
+
+impl Standing {
+    /// A claim goes out, or is asked for again.
+    pub(crate) fn claims(&self, owner: Owner, name: &LockName, until: Instant) {
+        let mut entries = self.entries();
+        let entry = entries.entry(owner).or_insert_with(|| Entry {
+            name: name.clone(),
+            until,
+            own: false,
+            given_up: false,
+        });
+        entry.until = entry.until.max(until);
+        entry.given_up = false;
+    }
+
+    /// A release by owner begins.
+    pub(crate) fn gives_up(&self, owner: Owner) {
+        if let Some(entry) = self.entries().get_mut(&owner) {
+            entry.given_up = true;
+        }
+    }
+
+    /// Whether a call of this owner that is under way must send no more.
+    pub(crate) fn is_given_up(&self, owner: Owner) -> bool {
+        self.entries().get(&owner).is_none_or(|entry| entry.given_up)
+    }
+
+    /// It goes out on a lease of its own.
+    pub(crate) fn is_on_its_own(&self, owner: Owner) {
+        if let Some(entry) = self.entries().get_mut(&owner) {
+            entry.own = true;
+        }
+    }
+
+    pub(crate) fn may_be_on_its_own(&self, owner: Owner) -> bool {
+        self.entries().get(&owner).is_some_and(|entry| entry.own)
+    }
+
+    /// Its lock was renewed.
+    pub(crate) fn renewed(&self, owner: Owner, until: Instant) {
+        if let Some(entry) = self.entries().get_mut(&owner) {
+            entry.until = entry.until.max(until);
+        }
+    }
+
+    /// Nothing of it is in the store, and nothing can come.
+    pub(crate) fn is_over(&self, owner: Owner) {
+        self.entries().remove(&owner);
+    }
+
+    /// What nobody cared for in time; each is answered once in a while until it is over.
+    pub(crate) fn left_behind(&self, most: usize) -> Vec<Ticket> {
+        let now = BootClock.now();
+        let mut entries = self.entries();
+        entries.retain(|_, entry| !entry.own || now < entry.until.saturating_add(KEEP));
+        let late = entries
+            .iter_mut()
+            .filter(|(_, entry)| !entry.own && now >= entry.until.saturating_add(GRACE));
+        let give_back = |(owner, entry): (&Owner, &mut Entry)| {
+            entry.until = now.saturating_add(AGAIN);
+            Ticket::by_owner(entry.name.clone(), *owner)
+        };
+        late.take(most).map(give_back).collect()
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<Owner, Entry>> {
+        self.0.lock().expect("nothing panics while it holds this lock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KEEP, Standing};
+    use leasehold_api::{BootClock, Clock, LockName, Owner};
+    use std::time::Duration;
+
+    #[test]
+    fn what_nobody_renewed_is_left_behind_and_asked_for_once_in_a_while() {
+        let (standing, name) = (Standing::default(), LockName::new("a").unwrap());
+        let [late, renewed, over, own] = [1, 2, 3, 4].map(Owner::from_bits);
+        let past = BootClock.now().saturating_sub(Duration::from_secs(1));
+        for owner in [late, renewed, over, own] {
+            standing.claims(owner, &name, past);
+        }
+        standing.renewed(renewed, BootClock.now().saturating_add(Duration::from_secs(60)));
+        standing.is_over(over);
+        standing.is_on_its_own(own);
+        let left = standing.left_behind(10);
+        assert_eq!(left.iter().map(|ticket| ticket.owner).collect::<Vec<_>>(), [late]);
+        assert!(standing.left_behind(10).is_empty(), "it is being given back");
+        assert!(standing.may_be_on_its_own(own));
+    }
+
+    #[test]
+    fn what_was_given_up_or_is_over_sends_no_more_until_it_claims_again() {
+        let (standing, name) = (Standing::default(), LockName::new("a").unwrap());
+        let owner = Owner::from_bits(1);
+        assert!(standing.is_given_up(owner), "it has not claimed");
+        standing.claims(owner, &name, BootClock.now());
+        assert!(!standing.is_given_up(owner));
+        standing.gives_up(owner);
+        assert!(standing.is_given_up(owner));
+        standing.claims(owner, &name, BootClock.now());
+        assert!(!standing.is_given_up(owner));
+        standing.is_over(owner);
+        assert!(standing.is_given_up(owner));
+    }
+
+    #[test]
+    fn a_lease_of_its_own_is_forgotten_in_time() {
+        let (standing, name) = (Standing::default(), LockName::new("a").unwrap());
+        let owner = Owner::from_bits(1);
+        standing.claims(owner, &name, BootClock.now().saturating_sub(KEEP * 2));
+        standing.is_on_its_own(owner);
+        assert!(standing.left_behind(10).is_empty());
+        assert!(!standing.may_be_on_its_own(owner));
+    }
+}
