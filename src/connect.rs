@@ -5,6 +5,7 @@ use std::time::Duration;
 use leasehold_api::{Error, ErrorKind, Guarantee, Operation, Profile, Scope};
 use url::Url;
 
+use crate::hosts::encode_hosts;
 use crate::locks::Locks;
 use crate::registry;
 use crate::terms::Wishes;
@@ -18,13 +19,15 @@ const KEYS: [&str; 4] = ["guarantee", "scope", "ttl", "wait"];
 /// | --- | --- |
 /// | `memory:` or `memory:path` | this process; URLs of one path share one store. `memory` (default) |
 /// | `redis://[user:password@]host[:port][/database]`, `rediss://…` for TLS | one Redis server. `redis` |
+/// | `etcd://[user:password@]host[:port][,host[:port]..]`, `etcds://…` for TLS | an etcd cluster. `etcd` |
 ///
 /// Keys for every backend: `ttl=30s` and `wait=30s` (the defaults of its locks),
 /// `guarantee=efficiency|correctness` and `scope=process|host|network` (what the backend must
 /// give at least; `guarantee=correctness` asks for `scope=network` unless one is named). The
-/// driver's own keys: for Redis `prefix` (of all keys; default `leasehold`), `timeout` (after so
-/// long a silence a connection is replaced; 2 s), `connect_timeout` (5 s: a server that can't be
-/// reached is asked again until then), and with `rediss` `tls_ca`, `tls_cert`, `tls_key` (files).
+/// driver's own keys: for Redis and etcd `prefix` (of all keys; default `leasehold`), `timeout`
+/// (after so long a silence a connection is replaced; 2 s), `connect_timeout` (5 s: a server that
+/// can't be reached is asked again until then), and with TLS `tls_ca`, `tls_cert`, `tls_key` (files)
+/// and for etcd `tls_name`.
 ///
 /// # Errors
 ///
@@ -40,7 +43,7 @@ const KEYS: [&str; 4] = ["guarantee", "scope", "ttl", "wait"];
 ///
 /// Outside a tokio runtime with time enabled.
 pub async fn connect(url: &str) -> Result<Locks, Error> {
-    let mut url = Url::parse(url).map_err(|source| {
+    let mut url = Url::parse(&encode_hosts(url)).map_err(|source| {
         let schemes = registry::known_schemes();
         refuse(format!(
             "this is not a URL ({source}); it begins with one of {schemes}, and a password in it \

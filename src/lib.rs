@@ -7,6 +7,7 @@ mod connect;
 mod failure;
 mod guard;
 mod held;
+mod hosts;
 mod keeper;
 mod lock;
 mod locks;
@@ -18,6 +19,7 @@ mod trace;
 
 pub use connect::connect;
 pub use guard::Guard;
+pub use hosts::encode_hosts;
 pub use lock::Lock;
 pub use locks::Locks;
 

@@ -27,10 +27,12 @@ struct Scheme {
     driver: Option<Driver>,
 }
 
-const SCHEMES: [Scheme; 3] = [
+const SCHEMES: [Scheme; 5] = [
     Scheme { name: "memory", feature: "memory", driver: MEMORY },
     Scheme { name: "redis", feature: "redis", driver: REDIS },
     Scheme { name: "rediss", feature: "redis", driver: REDIS },
+    Scheme { name: "etcd", feature: "etcd", driver: ETCD },
+    Scheme { name: "etcds", feature: "etcd", driver: ETCD },
 ];
 
 #[cfg(feature = "memory")]
@@ -63,6 +65,15 @@ const REDIS: Option<Driver> = Some(Driver {
 });
 #[cfg(not(feature = "redis"))]
 const REDIS: Option<Driver> = None;
+
+#[cfg(feature = "etcd")]
+const ETCD: Option<Driver> = Some(Driver {
+    keys: leasehold_etcd::URL_KEYS,
+    ttl_floor: leasehold_etcd::TTL_FLOOR,
+    connect: |url| Box::pin(leasehold_etcd::connect(url)),
+});
+#[cfg(not(feature = "etcd"))]
+const ETCD: Option<Driver> = None;
 
 /// The schemes there are, for people to read.
 pub(crate) fn known_schemes() -> String {

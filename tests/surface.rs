@@ -75,6 +75,7 @@ fn links_of_a_readme_lead_somewhere() {
         "README.md",
         "backend-memory/README.md",
         "backend-redis/README.md",
+        "backend-etcd/README.md",
         "cli/README.md",
         "conformance/README.md",
     ] {

@@ -82,9 +82,12 @@ fn each_field_is_explained() {
     let (_, fields) = DOCUMENT.split_once("\n## Fields\n").unwrap();
     let (fields, _) = fields.split_once("\n## ").unwrap();
     let explained: Vec<_> = fields.lines().filter_map(|line| line.split('|').nth(1)).collect();
-    for (target, what) in
-        [("leasehold", "event"), ("leasehold", "span"), ("leasehold_redis", "event")]
-    {
+    for (target, what) in [
+        ("leasehold", "event"),
+        ("leasehold", "span"),
+        ("leasehold_redis", "event"),
+        ("leasehold_etcd", "event"),
+    ] {
         let documented = Documented::read(DOCUMENT, target, what);
         assert!(!documented.rows().is_empty(), "{target}: no {what}");
         for field in documented.rows().iter().flat_map(|row| &row.fields | &row.optional) {

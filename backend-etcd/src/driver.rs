@@ -80,8 +80,10 @@ impl Etcd {
             let attempt = async {
                 let probed = probe(&link).await?;
                 // The tokens' source is there from the first client on.
-                floor.to_claim(None).await?;
-                Ok(probed)
+                match floor.to_claim(None).await {
+                    Err(failure) if !failure.is_no_space() => Err(failure.into()),
+                    _ => Ok(probed),
+                }
             };
             let failure = match tokio::time::timeout_at(until, attempt).await {
                 Ok(Ok(probed)) => break probed,

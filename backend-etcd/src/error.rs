@@ -254,6 +254,10 @@ impl Failure {
         no_time_left || self.said("etcdserver: requested lease not found")
     }
 
+    pub(crate) fn is_no_space(&self) -> bool {
+        self.said("etcdserver: mvcc: database space exceeded") || self.said("etcdserver: no space")
+    }
+
     pub(crate) fn is_lease_there(&self) -> bool {
         self.said("etcdserver: lease already exists")
     }

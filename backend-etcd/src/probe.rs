@@ -7,6 +7,7 @@ use leasehold_api::{Error, ErrorKind, Operation};
 use crate::driver::NAME;
 use crate::error::Failure;
 use crate::link::Link;
+use crate::profile::TTL_FLOOR;
 use crate::session;
 
 /// What a cluster said.
@@ -48,9 +49,16 @@ pub(crate) async fn probe(link: &Link) -> Result<Probed, Unfit> {
             let mut leases = client.lease_client();
             async move { leases.grant(1, None).await }
         })
-        .await?;
-    let ttl_floor = Duration::from_secs(granted.ttl().unsigned_abs().max(1));
-    session::revoke(link, granted.id()).await?;
+        .await;
+    let ttl_floor = match granted {
+        Ok(granted) => {
+            session::revoke(link, granted.id()).await?;
+            Duration::from_secs(granted.ttl().unsigned_abs().max(1))
+        }
+        // A cluster without space grants none; but it renews, releases and tells.
+        Err(failure) if failure.is_no_space() => TTL_FLOOR,
+        Err(failure) => return Err(failure.into()),
+    };
     let warnings = status.errors().iter().map(|alarm| format!("the cluster says: {alarm}"));
     Ok(Probed { ttl_floor, warnings: warnings.collect() })
 }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::PathBuf;
 
-use leasehold::{Locks, Operation};
+use leasehold::{Locks, Operation, encode_hosts};
 use url::Url;
 
 use crate::args::{Guarantee, Target};
@@ -122,7 +122,7 @@ impl Settings {
 
 /// Whether this URL, or what was meant as one, holds a password.
 pub(crate) fn holds_password(url: &str) -> bool {
-    match Url::parse(url) {
+    match Url::parse(&encode_hosts(url)) {
         Ok(url) => url.password().is_some(),
         // Perhaps a password made it unreadable.
         Err(_) => url.contains('@'),
@@ -147,7 +147,7 @@ fn nowhere() -> Failure {
 }
 
 fn parse(url: &str) -> Result<Url, Failure> {
-    Url::parse(url).map_err(|error| {
+    Url::parse(&encode_hosts(url)).map_err(|error| {
         Failure::config(format!(
             "the URL of the lock server can't be read: {error}; it begins like redis://HOST:PORT, \
              and a password in it has `/` as %2F, `?` as %3F, `#` as %23, `@` as %40"
@@ -172,10 +172,22 @@ mod tests {
 
     #[test]
     fn a_password_is_seen_also_in_what_is_no_url() {
-        for url in ["redis://:x@h", "redis://u:x@h:1/0", "rediss://u:@@h", "redis://u:a/b@h"] {
+        for url in [
+            "redis://:x@h",
+            "redis://u:x@h:1/0",
+            "rediss://u:@@h",
+            "redis://u:a/b@h",
+            "etcd://u:p@a:1,b:2",
+        ] {
             assert!(holds_password(url), "{url}");
         }
-        for url in ["redis://h", "redis://user@h:1/0?prefix=a", "h:6379", "redis://h?prefix=a:b"] {
+        for url in [
+            "redis://h",
+            "redis://user@h:1/0?prefix=a",
+            "h:6379",
+            "redis://h?prefix=a:b",
+            "etcd://a:1,b:2",
+        ] {
             assert!(!holds_password(url), "{url}");
         }
     }
