@@ -81,11 +81,19 @@ impl<'a> Report<'a> {
         }
     }
 
+    /// The guarantee, and why it is not a higher one.
+    fn guarantee(&self) -> String {
+        match self.because {
+            "" => self.guarantee.clone(),
+            because => format!("{}: {because}", self.guarantee),
+        }
+    }
+
     fn print(&self) -> Result<(), Failure> {
         let RoundTrip { min, median, max } = self.round_trip_us;
         for (what, value) in [
             ("backend", self.backend.to_owned()),
-            ("guarantee", format!("{}: {}", self.guarantee, self.because)),
+            ("guarantee", self.guarantee()),
             ("scope", self.scope.clone()),
             ("shortest TTL", format!("{} ms", self.ttl_floor_ms)),
             ("expiry by", self.expiry_clock.to_owned()),

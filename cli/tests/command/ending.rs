@@ -15,7 +15,7 @@ use crate::common::{
 };
 
 /// A command under a lock with a TTL of 2 s.
-async fn beating(
+pub(crate) async fn beating(
     url: &str,
     name: &str,
     heart: &Heart,
@@ -26,7 +26,7 @@ async fn beating(
 }
 
 /// Another takes the lock: the first command was gone before.
-async fn next(url: &str, name: &str, heart: &Heart) -> Verdict {
+pub(crate) async fn next(url: &str, name: &str, heart: &Heart) -> Verdict {
     let next = told(run(url, &["--wait", "20s", name, "--", "date", "+%s.%N"])).await;
     ensure!(next.code == Some(0), "{next:?}");
     let (last, next) = (heart.last().unwrap(), next.out.trim().parse::<f64>()?);
@@ -35,7 +35,7 @@ async fn next(url: &str, name: &str, heart: &Heart) -> Verdict {
     Ok(())
 }
 
-fn lost(told: &Told) -> Verdict {
+pub(crate) fn lost(told: &Told) -> Verdict {
     ensure!(told.code == Some(76) && told.err.contains("leasehold: "), "{told:?}");
     Ok(())
 }

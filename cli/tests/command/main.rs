@@ -4,6 +4,7 @@
 
 mod common;
 mod ending;
+mod etcd;
 mod generated;
 mod input;
 mod operator;
@@ -26,6 +27,11 @@ leasehold_conformance::tests! {
     running::min_hold_keeps_the_name_closed_after_a_short_command,
     running::f13_c18_max_hold_ends_the_command,
     running::ignored_signals_stay_ignored_for_the_command,
+    etcd::two_commands_never_overlap_and_the_status_tells_who,
+    etcd::a_killed_leasehold_leaves_no_command_and_a_free_lock,
+    etcd::a_stopped_leasehold_ends_its_command_and_is_76_when_continued,
+    etcd::a_frozen_member_ends_the_command_in_time,
+    etcd::a_cluster_that_loses_its_leader_does_not_end_the_command,
     waiting::two_commands_never_overlap_and_the_second_runs,
     waiting::a_wait_that_ends_is_75_and_names_the_holder,
     waiting::no_wait_is_75_at_once,

@@ -1,0 +1,110 @@
+//! The same over etcd: what the driver decides of it.
+
+use std::time::Duration;
+
+use leasehold_conformance::servers::{Etcd, Server};
+use leasehold_conformance::{Failure, Verdict, ensure};
+use rustix::process::Signal;
+
+use crate::common::{
+    Heart, first_line, leasehold, now, run, send, status, told, told_by, until, with,
+};
+use crate::ending::{beating, lost, next};
+
+/// Elections so short that a lease may be.
+fn quick() -> Etcd {
+    Etcd::new().ticks(Duration::from_millis(50), Duration::from_millis(500))
+}
+
+async fn start() -> Result<(Server, String), Failure> {
+    let server = quick().controlled().start().await?;
+    let url = with(server.url(), "guarantee=correctness");
+    Ok((server, url))
+}
+
+pub(crate) async fn two_commands_never_overlap_and_the_status_tells_who() -> Verdict {
+    let (_server, url) = start().await?;
+    let say = "echo up; sleep 2; date +%s.%N";
+    let mut first =
+        run(&url, &["--ttl", "2s", "--label", "a", "job", "--", "sh", "-c", say]).spawn()?;
+    let out = first.stdout.as_mut().unwrap();
+    ensure!(first_line(out) == "up", "it did not come up");
+    let pid = first.id();
+    let second = run(&url, &["--ttl", "2s", "job", "--", "date", "+%s.%N"]).spawn()?;
+    let told_of = status(&url, "job").await;
+    ensure!(told_of["held"] == true && told_of["pid"] == pid, "{told_of}");
+    ensure!(told_of["label"] == "a" && told_of["token"].is_u64(), "{told_of}");
+    let (first, second) = (told_by(first).await, told_by(second).await);
+    ensure!(first.code == Some(0) && second.code == Some(0), "{first:?}, {second:?}");
+    let (end, begin) = (first.out.trim().parse::<f64>()?, second.out.trim().parse::<f64>()?);
+    ensure!(begin >= end, "the second began at {begin}, the first ended at {end}");
+    ensure!(begin - end < 1.0, "it was woken {} s later only", begin - end);
+    let mut check = leasehold(&url);
+    check.arg("check");
+    let check = told(check).await;
+    ensure!(check.code == Some(0) && check.out.contains("correctness\n"), "{check:?}");
+    Ok(())
+}
+
+pub(crate) async fn a_killed_leasehold_leaves_no_command_and_a_free_lock() -> Verdict {
+    let (_server, url) = start().await?;
+    let heart = Heart::new();
+    let child = beating(&url, "killed", &heart).await?;
+    send(&child, Signal::KILL);
+    let killed = now();
+    next(&url, "killed", &heart).await?;
+    let waited = now() - killed;
+    ensure!(waited < 2.0 + 3.0, "the lock was free after {waited} s");
+    told_by(child).await;
+    Ok(())
+}
+
+pub(crate) async fn a_stopped_leasehold_ends_its_command_and_is_76_when_continued() -> Verdict {
+    let (_server, url) = start().await?;
+    let heart = Heart::new();
+    let child = beating(&url, "stopped", &heart).await?;
+    send(&child, Signal::STOP);
+    next(&url, "stopped", &heart).await?;
+    let other = Heart::new();
+    let second = beating(&url, "stopped", &other).await?;
+    let before = status(&url, "stopped").await;
+    send(&child, Signal::CONT);
+    lost(&told_by(child).await)?;
+    let after = status(&url, "stopped").await;
+    ensure!(before["token"] == after["token"] && after["held"] == true, "{before} and {after}");
+    send(&second, Signal::KILL);
+    told_by(second).await;
+    Ok(())
+}
+
+pub(crate) async fn a_frozen_member_ends_the_command_in_time() -> Verdict {
+    let (server, url) = start().await?;
+    let heart = Heart::new();
+    let child = beating(&url, "frozen", &heart).await?;
+    server.pause().await?;
+    let frozen = now();
+    until("the command is gone", || !heart.beating()).await?;
+    let lived = heart.last().unwrap() - frozen;
+    ensure!(lived < 2.0, "it lived for {lived} s, its TTL is 2 s");
+    lost(&told_by(child).await)?;
+    server.resume().await?;
+    next(&url, "frozen", &heart).await
+}
+
+pub(crate) async fn a_cluster_that_loses_its_leader_does_not_end_the_command() -> Verdict {
+    let cluster = quick().controlled().cluster(3).await?;
+    let words = ["--ttl", "8s", "led", "--", "sh", "-c", "echo up; sleep 5"];
+    let mut child = run(cluster.url(), &words).spawn()?;
+    ensure!(first_line(child.stdout.as_mut().unwrap()) == "up", "it did not come up");
+    let token = status(cluster.url(), "led").await["token"].clone();
+    ensure!(token.is_u64(), "it is not held: {token}");
+    let leader = cluster.leader().await?;
+    cluster.member(leader).kill().await?;
+    cluster.leader().await?;
+    ensure!(status(cluster.url(), "led").await["token"] == token, "it is not held any more");
+    let told = told_by(child).await;
+    ensure!(told.code == Some(0) && told.err.is_empty(), "{told:?}");
+    let after = status(cluster.url(), "led").await;
+    ensure!(after["held"] == false, "it was not released: {after}");
+    Ok(())
+}
