@@ -1,4 +1,4 @@
-//! The truth reader together with a real etcd and a real client.
+//! Proxy and truth reader together with a real etcd and a real client.
 
 #![expect(clippy::unwrap_used, reason = "the tests are plain functions, run by `tests!`")]
 
@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use leasehold_api::{LockName, Owner, Token};
+use leasehold_conformance::proxy::{Action, Direction, Framing, Match, Proxy};
 use leasehold_conformance::servers::{Error, Etcd, Kind, Missing, Server};
 use leasehold_conformance::truth::{EtcdError, EtcdKeys, EtcdTruth};
 use leasehold_conformance::{Failure, Verdict, ensure};
@@ -20,6 +21,12 @@ leasehold_conformance::tests! {
     users_come_and_change_their_passwords,
     a_cluster_is_read_whoever_is_down,
     a_reader_says_when_nobody_is_there,
+    a_request_whose_answer_is_dropped_has_taken_effect,
+    a_held_request_takes_effect_when_delivered_though_its_caller_is_gone,
+    pushed_events_are_told_from_answers,
+    renewals_are_seen_one_by_one_and_a_cut_ends_them,
+    a_black_hole_swallows_everything_and_a_refusal_is_seen_at_once,
+    what_is_not_grpc_passes_as_it_is,
 }
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -32,11 +39,15 @@ struct Ctl {
 
 impl Ctl {
     fn new(server: &Server) -> Result<Self, Failure> {
+        Self::at(server.addr().to_string())
+    }
+
+    fn at(endpoint: String) -> Result<Self, Failure> {
         if Command::new("etcdctl").arg("version").output().is_err() {
             let missing = Missing { kind: Kind::Etcd, why: "no etcdctl in PATH".into() };
             return Err(Error::from(missing).into());
         }
-        Ok(Self { endpoint: server.addr().to_string() })
+        Ok(Self { endpoint })
     }
 
     fn command(&self, words: &[&str]) -> Command {
@@ -259,5 +270,127 @@ async fn a_reader_says_when_nobody_is_there() -> Verdict {
     assert!(truth.calls().await.is_err());
     server.start().await?;
     truth.pairs("").await?;
+    Ok(())
+}
+
+/// A server, its truth, and a client that reaches it through a proxy.
+async fn by_proxy() -> Result<(Server, EtcdTruth, Proxy, Ctl), Failure> {
+    let (server, truth) = setting(Etcd::new()).await?;
+    let proxy = Proxy::start(server.addr(), Framing::Grpc).await?;
+    let ctl = Ctl::at(proxy.addr().to_string())?;
+    assert_eq!(ctl.run(&["put", "k0", "v"]), "OK\n");
+    assert_eq!(ctl.run(&["get", "k0", "--print-value-only"]), "v\n");
+    Ok((server, truth, proxy, ctl))
+}
+
+async fn a_request_whose_answer_is_dropped_has_taken_effect() -> Verdict {
+    let (_server, truth, proxy, ctl) = by_proxy().await?;
+    let before = proxy.counts();
+    let rule = proxy.on(Direction::ToClient, Match::command("Put"), Action::Drop);
+    let put = ctl.command(&["--command-timeout=500ms", "put", "k", "v"]).output()?;
+    assert!(String::from_utf8_lossy(&put.stderr).contains("deadline"), "{put:?}");
+    assert_eq!(rule.count(), 1);
+    assert_eq!(truth.pair("k").await?.unwrap().text(), "v");
+    let after = proxy.counts();
+    assert_eq!(after.to_server.messages - before.to_server.messages, 1, "one request");
+    assert_eq!(after.to_client.dropped - before.to_client.dropped, 1, "one answer");
+    // By what it has in it.
+    let rule = proxy.on(Direction::ToServer, Match::contains("other-key"), Action::Drop);
+    ctl.run(&["put", "k", "v"]);
+    let put = ctl.command(&["--command-timeout=500ms", "put", "other-key", "v"]).output()?;
+    assert!(!put.status.success());
+    assert_eq!(rule.count(), 1);
+    assert_eq!(truth.pair("other-key").await?, None);
+    Ok(())
+}
+
+async fn a_held_request_takes_effect_when_delivered_though_its_caller_is_gone() -> Verdict {
+    let (_server, truth, proxy, ctl) = by_proxy().await?;
+    for round in 0..20 {
+        let key = format!("k-{round}");
+        proxy.on(Direction::ToServer, Match::command("Put"), Action::Hold);
+        let answer = proxy.on(Direction::ToClient, Match::command("Put"), Action::Pass);
+        // By its deadline it resets the stream and leaves; killed, it only leaves.
+        let mut put = ctl.command(&["--command-timeout=300ms", "put", &key, "v"]);
+        let mut put = put.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        proxy.held(Direction::ToServer, 1).await;
+        if round % 2 == 0 {
+            put.kill()?;
+        }
+        let ended = tokio::task::spawn_blocking(move || put.wait()).await??;
+        assert!(!ended.success());
+        assert_eq!(truth.pair(&key).await?, None);
+        assert_eq!(proxy.deliver(Direction::ToServer), 1);
+        answer.fired().await;
+        assert_eq!(truth.pair(&key).await?.unwrap().text(), "v");
+    }
+    proxy.until(|counts| counts.open == 0).await;
+    Ok(())
+}
+
+async fn pushed_events_are_told_from_answers() -> Verdict {
+    let (_server, truth, proxy, ctl) = by_proxy().await?;
+    let created = proxy.on(Direction::ToClient, Match::command("Watch"), Action::Pass);
+    let second = proxy.on(Direction::ToClient, Match::pushes().skip(1), Action::Drop);
+    let third = proxy.on(Direction::ToClient, Match::pushes().skip(1), Action::Pass);
+    let mut watch = ctl.command(&["watch", "w", "--write-out=fields"]);
+    let mut watch = watch.stdout(Stdio::piped()).spawn()?;
+    created.fired().await;
+    let heard = watch.stdout.take().unwrap();
+    for n in 1..=3 {
+        truth.put("w", n.to_string(), 0).await?;
+    }
+    second.fired().await;
+    third.fired().await;
+    let values = std::io::BufRead::lines(std::io::BufReader::new(heard)).map_while(Result::ok);
+    let values = values.filter(|line| line.starts_with("\"Value\""));
+    let values: Vec<_> = values.take(2).collect();
+    assert_eq!(values, ["\"Value\" : \"1\"", "\"Value\" : \"3\""]);
+    watch.kill()?;
+    watch.wait()?;
+    Ok(())
+}
+
+async fn renewals_are_seen_one_by_one_and_a_cut_ends_them() -> Verdict {
+    let (_server, truth, proxy, ctl) = by_proxy().await?;
+    let lease = truth.grant(3 * SECOND).await?;
+    let asked = Match::command("LeaseKeepAlive").always();
+    let asked = proxy.on(Direction::ToServer, asked, Action::Pass);
+    let cut = Match::command("LeaseKeepAlive").skip(1);
+    let cut = proxy.on(Direction::ToClient, cut, Action::Cut);
+    let mut keep = ctl.command(&["lease", "keep-alive", &format!("{lease:x}")]);
+    let mut keep = keep.stdout(Stdio::null()).spawn()?;
+    cut.fired().await;
+    let seen = proxy.counts().accepted;
+    assert_eq!(asked.count(), 2);
+    // The client comes back by itself.
+    asked.fired_times(3).await;
+    assert!(proxy.counts().accepted > seen);
+    assert!(truth.lease(lease).await?.is_some());
+    keep.kill()?;
+    keep.wait()?;
+    Ok(())
+}
+
+async fn a_black_hole_swallows_everything_and_a_refusal_is_seen_at_once() -> Verdict {
+    let (_server, _truth, proxy, ctl) = by_proxy().await?;
+    proxy.blackhole();
+    let words = ["--command-timeout=500ms", "--dial-timeout=500ms", "put", "k", "v"];
+    assert!(!ctl.command(&words).output()?.status.success());
+    proxy.heal();
+    proxy.reset();
+    ctl.run(&["put", "k", "v"]);
+    proxy.refuse().await;
+    assert!(!ctl.command(&words).output()?.status.success());
+    proxy.accept().await?;
+    ctl.run(&["put", "k", "v"]);
+    Ok(())
+}
+
+async fn what_is_not_grpc_passes_as_it_is() -> Verdict {
+    let (server, _truth, proxy, _ctl) = by_proxy().await?;
+    let truth = EtcdTruth::connect(&proxy.url(server.url())).await?;
+    assert_eq!(truth.pair("k0").await?.unwrap().text(), "v");
+    assert!(truth.calls().await?.requests("Put") > 0);
     Ok(())
 }

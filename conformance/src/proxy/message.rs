@@ -38,12 +38,19 @@ pub struct Message<'a> {
     pub request: Option<&'a [u8]>,
     /// Whether the server sent it of itself (a pushed message of a subscription).
     pub push: bool,
+    /// The stream of the connection that it belongs to; zero where the protocol has no such.
+    pub stream: u32,
+    pub(super) command: Option<&'a str>,
     pub(super) framing: Framing,
 }
 
 impl Message<'_> {
-    /// The name of the command that this is or answers, in capitals.
+    /// The name of the command that this is or answers, in capitals; of gRPC, the method without its
+    /// service (`TXN`).
     pub fn command(&self) -> Option<String> {
+        if let Some(command) = self.command {
+            return Some(command.to_owned());
+        }
         self.request.and_then(|request| self.framing.command(request))
     }
 

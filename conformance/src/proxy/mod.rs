@@ -40,6 +40,28 @@
 //! lost as networks lose it is [`Action::Silence`] (nothing arrives on this connection any more) or
 //! [`Action::Cut`] (the connection ends before it).
 //!
+//! # gRPC
+//!
+//! With `Framing::Grpc` (feature `etcd`) a message is what a call sends or gets, whatever frames it
+//! is in; [`Match::command`] is the method without its service, like `Txn`.
+//!
+//! * A call with one request and one answer has two messages. The answer is all that the server
+//!   sends for it: headers, data, status. Dropped, the caller hears nothing of that call, and other
+//!   calls on the connection go on.
+//! * A call that is a stream (`Watch`, `LeaseKeepAlive`, ..) has one message a frame of data, each
+//!   way. What a watch tells of changes is [pushed](Match::pushes); that it was created or cancelled
+//!   answers a request.
+//! * Calls do not wait for each other: what is held holds back only its own call.
+//! * Everything else (settings, pings, windows, a call's opening) is no message: it passes, also
+//!   where messages are held; a black hole swallows it.
+//! * A client that gives up a call whose request is held takes it back; if the request is delivered
+//!   all the same, that is lost, and so is the answer: the request takes effect after its caller is
+//!   gone.
+//! * [`Action::Duplicate`] passes a message once. A second copy in the same call would be a second
+//!   message of it, which no network makes; a repeated call is another stream.
+//!
+//! A [lost answer](#a-lost-answer) is a plain [`Action::Drop`] here.
+//!
 //! # Examples
 //!
 //! ```no_run
@@ -59,7 +81,11 @@
 //! # }
 //! ```
 
+#[cfg(feature = "etcd")]
+mod grpc;
 mod handle;
+#[cfg(feature = "etcd")]
+mod http2;
 mod link;
 mod message;
 mod pairing;
@@ -68,6 +94,9 @@ mod resp;
 mod rule;
 mod state;
 
+#[cfg(test)]
+#[cfg(feature = "etcd")]
+mod grpc_tests;
 #[cfg(test)]
 mod tests;
 

@@ -56,7 +56,7 @@ impl Protocol for Pairing {
             if confirms && self.next_is(Answer::Pushed) {
                 self.waiting.pop_front();
             }
-            return Paired { request: None, push: true, surplus: false };
+            return Paired { push: true, ..Paired::default() };
         }
         if !matches!(message.first(), Some(b'-' | b'!')) {
             // A subscription without channels is answered by nothing.
@@ -66,7 +66,7 @@ impl Protocol for Pairing {
         }
         let asked = self.waiting.pop_front();
         let surplus = asked.as_ref().is_some_and(|asked| asked.answer == Answer::Surplus);
-        Paired { request: asked.map(|asked| asked.request), push: false, surplus }
+        Paired { request: asked.map(|asked| asked.request), surplus, ..Paired::default() }
     }
 
     fn pairs(&self) -> bool {

@@ -6,6 +6,8 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+#[cfg(feature = "etcd")]
+use super::grpc::Grpc;
 use super::message::Direction;
 use super::pairing::Pairing;
 use super::resp;
@@ -16,6 +18,11 @@ use super::resp;
 pub enum Framing {
     /// Redis' protocol, versions 2 and 3, at its exact message ends.
     Resp,
+    /// gRPC over HTTP/2 without TLS, as etcd speaks it; see
+    /// [what a message is there](crate::proxy#grpc). A connection that begins otherwise is carried in
+    /// chunks.
+    #[cfg(feature = "etcd")]
+    Grpc,
     /// Whatever one read gives: for TLS and for protocols that the proxy does not know. Answers are
     /// not paired with requests.
     Chunks,
@@ -26,14 +33,18 @@ impl Framing {
     pub(super) fn open(self) -> Box<dyn Protocol> {
         match self {
             Self::Resp => Box::<Pairing>::default(),
+            #[cfg(feature = "etcd")]
+            Self::Grpc => Box::<Grpc>::default(),
             Self::Chunks => Box::new(Chunks),
         }
     }
 
-    /// The name of a request's command in capitals, where the protocol has such.
+    /// The name of a request's command in capitals, where the protocol has such in the request.
     pub(super) fn command(self, request: &[u8]) -> Option<String> {
         match self {
             Self::Resp => resp::command(request),
+            #[cfg(feature = "etcd")]
+            Self::Grpc => None,
             Self::Chunks => None,
         }
     }
@@ -54,6 +65,55 @@ pub(super) trait Protocol: Debug + Send {
 
     /// Whether requests and answers are told apart from anything else at all.
     fn pairs(&self) -> bool;
+
+    /// Whether the server has answered what was sent to it in this lane: one that cancels what it
+    /// works on when its client leaves must not learn of that before.
+    fn answered(&self, lane: u32) -> bool {
+        let _ = lane;
+        true
+    }
+
+    /// What is to be done with the bytes that ended there. By default, each of them is a message,
+    /// and all are in one order.
+    fn part(&mut self, direction: Direction, bytes: Arc<[u8]>) -> Part {
+        let paired = match direction {
+            Direction::ToClient => self.came(&bytes),
+            Direction::ToServer => {
+                let request = self.pairs().then(|| bytes.clone());
+                Paired { request, ..Paired::default() }
+            }
+        };
+        Part { bytes, lane: 0, role: Role::Message(paired), credit: None }
+    }
+}
+
+/// What was taken out of a stream.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// As it goes on.
+    pub(super) bytes: Arc<[u8]>,
+    /// Parts of one lane stay in order; nothing waits behind what is held in another.
+    pub(super) lane: u32,
+    pub(super) role: Role,
+    /// What its sender must get where it is lost, so that he can go on to send.
+    pub(super) credit: Option<Arc<[u8]>>,
+}
+
+/// What it is to the rules.
+#[derive(Debug)]
+pub(super) enum Role {
+    /// A message: rules decide of it.
+    Message(Paired),
+    /// More of the last message in its lane: it goes the same way.
+    #[cfg_attr(not(feature = "etcd"), expect(dead_code, reason = "only HTTP/2 has it"))]
+    More,
+    /// What the protocol needs besides: it passes unless all is swallowed.
+    #[cfg_attr(not(feature = "etcd"), expect(dead_code, reason = "only HTTP/2 has it"))]
+    Control,
+    /// Takes the last message in its lane back: it is lost if that was held or delayed and then went
+    /// on, so that the message takes effect.
+    #[cfg_attr(not(feature = "etcd"), expect(dead_code, reason = "only HTTP/2 has it"))]
+    Cancel,
 }
 
 /// What is known of the first message in a buffer.
@@ -74,8 +134,12 @@ pub(super) struct Paired {
     pub(super) request: Option<Arc<[u8]>>,
     /// It is pushed.
     pub(super) push: bool,
-    /// The client must not see it.
+    /// The client must not see it, and no rule does.
     pub(super) surplus: bool,
+    /// The client has cancelled the request: it must not see it, but rules do.
+    pub(super) unwanted: bool,
+    /// The command, where the request alone does not tell it.
+    pub(super) command: Option<Arc<str>>,
 }
 
 /// Takes the first message out of the buffer, if it is there to its end.

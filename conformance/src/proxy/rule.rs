@@ -23,7 +23,8 @@ pub enum Action {
     /// It disappears, and so does all that comes after it in this direction of this connection: a
     /// black hole that begins at this message.
     Silence,
-    /// It goes on twice. The second answer to a request sent twice is kept from the client.
+    /// It goes on twice. The second answer to a request sent twice is kept from the client. Not in
+    /// [gRPC](crate::proxy#grpc), where it goes on once.
     Duplicate,
     /// It goes on this long after it arrived.
     Delay(Duration),
