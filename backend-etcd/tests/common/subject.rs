@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use leasehold_api::{Backend, LockName, Owner};
-use leasehold_conformance::proxy::{Action, Direction, Framing, Proxy};
+use leasehold_conformance::proxy::{Action, Direction, Framing, Match, Proxy};
 use leasehold_conformance::servers::{Etcd, EtcdCluster, Server};
 use leasehold_conformance::truth::{EtcdClaim, EtcdKeys, EtcdTruth};
 use leasehold_conformance::{Data, Failure, Link, Record, Share, Store, Subject, Verdict};
@@ -114,7 +114,7 @@ impl EtcdStore {
     async fn proxies(&self) -> Result<&[Proxy], Failure> {
         let start = async || {
             let addresses = self.place.addresses();
-            let start = |at| Proxy::start(at, Framing::Chunks);
+            let start = |at| Proxy::start(at, Framing::Grpc);
             try_join_all(addresses.into_iter().map(start)).await
         };
         Ok(self.proxies.get_or_try_init(start).await?)
@@ -207,7 +207,14 @@ impl Store for EtcdStore {
                 Link::AnswersLost => proxy.set(ToClient, Action::Silence),
                 Link::AnswersHeld => proxy.set(ToClient, Action::Hold),
                 Link::RequestsHeld => proxy.set(ToServer, Action::Hold),
+                Link::CutAtRequest(after) => {
+                    proxy.on(ToServer, Match::answers().skip(after), Action::Cut);
+                }
+                Link::CutAtAnswer(after) => {
+                    proxy.on(ToClient, Match::answers().skip(after), Action::Cut);
+                }
                 other => {
+                    // A stream's number is used once.
                     let why = format!("over HTTP/2 the proxy has no state {other:?}");
                     return Err(Failure::not_applicable(why));
                 }
