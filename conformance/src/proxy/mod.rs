@@ -93,6 +93,7 @@ mod protocol;
 mod resp;
 mod rule;
 mod state;
+mod writer;
 
 #[cfg(test)]
 #[cfg(feature = "etcd")]
