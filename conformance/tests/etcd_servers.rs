@@ -418,6 +418,9 @@ async fn a_cluster_goes_down_and_comes_back_with_and_without_data() -> Verdict {
     cluster.leader().await?;
     assert!(refused());
     assert!(cluster.isolate(0).is_err(), "it was not made separable");
+    let elsewhere = cluster.url_at(&[([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into()]);
+    assert_eq!(elsewhere, "etcd://root:pw@127.0.0.1:1,127.0.0.1:2");
+    assert!(!format!("{cluster:?}").contains("pw"));
     Ok(())
 }
 

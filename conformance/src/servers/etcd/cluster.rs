@@ -1,5 +1,7 @@
 //! Several members.
 
+use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,7 +34,6 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 /// that make one together, by [`start`](Self::start). A member without its data is another member,
 /// which etcd refuses under the old one's name: only all together can be
 /// [emptied](Self::restart_empty).
-#[derive(Debug)]
 #[must_use = "the cluster ends when this is dropped"]
 pub struct EtcdCluster {
     members: Vec<Server>,
@@ -40,6 +41,7 @@ pub struct EtcdCluster {
     /// Each member's id.
     ids: Vec<u64>,
     url: String,
+    password: Option<String>,
     // After the members, which talk through it.
     peers: Arc<Peers>,
 }
@@ -66,7 +68,8 @@ impl EtcdCluster {
         .await
         .map_err(|error| failed(error.to_string()))?;
         let ids = statuses.iter().map(|status| status.member).collect();
-        Ok(Self { members, recipes, ids, url, peers })
+        let password = settings.password.clone();
+        Ok(Self { members, recipes, ids, url, password, peers })
     }
 
     /// Its members.
@@ -86,6 +89,11 @@ impl EtcdCluster {
     /// The URL with all members, and with root's password if one was set.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The URL with these addresses in the place of the members' own, for proxies before them.
+    pub fn url_at(&self, addresses: &[SocketAddr]) -> String {
+        url(addresses, self.password.as_deref())
     }
 
     /// In which way it was started.
@@ -290,5 +298,12 @@ impl EtcdCluster {
         self.kill().await?;
         try_join_all(self.members.iter().map(|member| member.replace_data(None))).await?;
         self.start().await
+    }
+}
+
+impl fmt::Debug for EtcdCluster {
+    // Without the URL, which may hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdCluster").field("members", &self.members).finish_non_exhaustive()
     }
 }
