@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use leasehold::Guard;
 use leasehold_api::{BootClock, Clock};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::channel::{Channel, Ended, Limits, News, Order};
 use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND};
@@ -47,6 +49,8 @@ impl Command {
         token: leasehold::Token,
         limits: Limits,
     ) -> Result<Self, Failure> {
+        // Where our caller ignores it, ended children would vanish, and their numbers be free.
+        let _ = signal(SignalKind::child())?;
         // If the supervisor is killed, what it supervised becomes ours.
         rustix::process::set_child_subreaper(Some(getpid()))?;
         let before = Others::below_us()?;
@@ -160,8 +164,20 @@ impl Command {
         let _ = rustix::process::kill_process(self.supervisor, Signal::KILL);
         let mut again = AGAIN.0;
         let mut end = BootClock.now().saturating_add(GIVE_UP);
-        while kill_all_below(getpid(), &self.before) {
-            while matches!(rustix::process::wait(WaitOptions::NOHANG), Ok(Some(_))) {}
+        loop {
+            let found = kill_all_below(getpid(), &self.before);
+            let any_child = loop {
+                match rustix::process::wait(WaitOptions::NOHANG) {
+                    Ok(Some(_)) => {}
+                    Ok(None) => break true,
+                    Err(error) => break error != Errno::CHILD,
+                }
+            };
+            // The kernel knows better than `/proc`, which may hide one (`hidepid`).
+            let left = if self.before.are_none() { any_child } else { found };
+            if !left {
+                return true;
+            }
             if guard.is_held() {
                 end = BootClock.now().saturating_add(GIVE_UP);
             } else if BootClock.now() >= end {
@@ -170,7 +186,6 @@ impl Command {
             tokio::time::sleep(again).await;
             again = (again * 2).min(AGAIN.1);
         }
-        true
     }
 }
 

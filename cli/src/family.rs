@@ -1,20 +1,22 @@
 //! The processes below one process: who they are, and how they are ended.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
+    Pid, PidfdFlags, Signal, getpid, kill_process, kill_process_group, pidfd_open,
+    pidfd_send_signal,
 };
 
 /// A process as `/proc` shows it. Number and start together are its identity: numbers are used
 /// again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
-    /// It has ended, and was not reaped.
+    /// It has ended, all its threads, and was not reaped.
     ended: bool,
     parent: i32,
+    group: i32,
     started: u64,
 }
 
@@ -44,6 +46,10 @@ impl Others {
         Ok(Self(below.map(|(&number, seen)| (number, seen.started)).collect()))
     }
 
+    pub(crate) fn are_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn have(&self, number: i32, seen: Seen) -> bool {
         self.0.get(&number) == Some(&seen.started)
     }
@@ -61,13 +67,38 @@ impl Others {
 pub(crate) fn signal_all_below(root: Pid, but: &Others, signal: Signal) -> io::Result<Found> {
     let all = processes()?;
     let mut found = Found::default();
-    for (&number, seen) in &all {
-        if is_below(number, root.as_raw_pid(), but, &all) {
-            found.all += 1;
-            found.signalled += usize::from(!seen.ended && signal_one(number, *seen, signal));
-        }
+    let below: HashSet<i32> = all
+        .keys()
+        .copied()
+        .filter(|&number| is_below(number, root.as_raw_pid(), but, &all))
+        .collect();
+    if signal == Signal::KILL {
+        kill_groups(&below, &all);
+    }
+    for number in &below {
+        let seen = all[number];
+        found.all += 1;
+        found.signalled += usize::from(!seen.ended && signal_one(*number, seen, signal));
     }
     Ok(found)
+}
+
+/// Kills each process group that has members among these and none besides. The kernel does that in
+/// one step, so who forks itself away faster than anybody can look is caught too, also by what one
+/// that has ended tells of its group.
+fn kill_groups(below: &HashSet<i32>, all: &HashMap<i32, Seen>) {
+    let foreign: HashSet<i32> = all
+        .iter()
+        .filter(|(number, _)| !below.contains(number))
+        .map(|(_, seen)| seen.group)
+        .collect();
+    let groups: HashSet<i32> = below.iter().map(|number| all[number].group).collect();
+    for group in groups.difference(&foreign) {
+        // Its number can't be another's a moment later: numbers go round before that.
+        if let Some(group) = Pid::from_raw(*group) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
 }
 
 /// Kills every process below `root`, and again what those forked meanwhile, until none is found or
@@ -75,11 +106,14 @@ pub(crate) fn signal_all_below(root: Pid, but: &Others, signal: Signal) -> io::R
 pub(crate) fn kill_all_below(root: Pid, but: &Others) -> bool {
     const ROUNDS: usize = 20;
     let mut found = Found::default();
+    let mut in_vain = 0;
     for _ in 0..ROUNDS {
         // Who can't be looked at, as without a free descriptor, may be there.
         let Ok(now) = signal_all_below(root, but, Signal::KILL) else { return true };
         found = now;
-        if found.signalled == 0 {
+        in_vain = if found.signalled == 0 { in_vain + 1 } else { 0 };
+        // One that was there may have been gone, and its child not there yet, when it was looked at.
+        if found.all == 0 || in_vain == 2 {
             break;
         }
     }
@@ -149,16 +183,19 @@ fn look_at(number: i32) -> io::Result<Option<Seen>> {
 }
 
 /// Reads `/proc/PID/stat` (`man 5 proc_pid_stat`): the second field, a name in parentheses, may
-/// hold any bytes; the third is the state, the fourth the parent, the 22nd the start.
+/// hold any bytes; the third is the state, the fourth the parent, the fifth the group, the 20th how
+/// many threads there are, the 22nd the start. A process whose first thread has ended is shown as a
+/// zombie while its others run.
 fn parse(stat: &[u8]) -> Option<Seen> {
     let behind_name = stat.iter().rposition(|&byte| byte == b')')? + 1;
     let rest = std::str::from_utf8(&stat[behind_name..]).ok()?;
     let mut rest = rest.split_ascii_whitespace();
-    Some(Seen {
-        ended: matches!(rest.next()?, "Z" | "X"),
-        parent: rest.next()?.parse().ok()?,
-        started: rest.nth(17)?.parse().ok()?,
-    })
+    let first_has_ended = matches!(rest.next()?, "Z" | "X");
+    let parent = rest.next()?.parse().ok()?;
+    let group = rest.next()?.parse().ok()?;
+    let threads: u32 = rest.nth(14)?.parse().ok()?;
+    let started = rest.nth(1)?.parse().ok()?;
+    Some(Seen { ended: first_has_ended && threads <= 1, parent, group, started })
 }
 
 #[cfg(test)]
@@ -171,13 +208,25 @@ mod tests {
     #[test]
     fn a_name_of_any_bytes_does_not_shift_the_fields() {
         let stat = b"77 (a) 1 (b\xff) S 12 77 77 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 9876 1 2 3";
-        assert_eq!(parse(stat), Some(Seen { ended: false, parent: 12, started: 9876 }));
+        let seen = Seen { ended: false, parent: 12, group: 77, started: 9876 };
+        assert_eq!(parse(stat), Some(seen));
         assert_eq!(parse(b"77 (a"), None);
     }
 
     #[test]
+    fn a_process_has_ended_when_all_its_threads_have() {
+        let stat = |state, threads| {
+            format!("7 (a) {state} 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 9 1 2")
+        };
+        let ended = |state, threads| parse(stat(state, threads).as_bytes()).unwrap().ended;
+        assert!(ended("Z", 1) && ended("X", 0));
+        assert!(!ended("Z", 2), "its first thread has ended, another runs");
+        assert!(!ended("S", 1));
+    }
+
+    #[test]
     fn below_is_over_any_number_of_generations() {
-        let seen = |parent| Seen { ended: false, parent, started: 0 };
+        let seen = |parent| Seen { ended: false, parent, group: 1, started: 0 };
         let all = HashMap::from([(2, seen(1)), (3, seen(2)), (4, seen(3)), (9, seen(1))]);
         let none = Others::default();
         assert!(is_below(4, 2, &none, &all) && is_below(3, 2, &none, &all));

@@ -136,8 +136,9 @@ struct Family {
     stopped: Option<i32>,
     /// Time from SIGTERM to SIGKILL.
     grace: Duration,
-    /// Time to the next SIGKILL.
+    /// Time between SIGKILLs, and when the next one is due: whatever happens meanwhile.
     again: Duration,
+    again_at: Instant,
 }
 
 impl Family {
@@ -152,6 +153,7 @@ impl Family {
             stopped: None,
             grace: limits.kill().since(limits.terminate()),
             again: AGAIN.0,
+            again_at: Instant::from_origin(Duration::ZERO),
         }
     }
 
@@ -194,7 +196,7 @@ impl Family {
             Phase::Running => self.limits.terminate(),
             Phase::Terminating => self.limits.kill(),
             Phase::LeftOver(until) => until.min(self.limits.kill()),
-            Phase::Killing => BootClock.now().saturating_add(self.again),
+            Phase::Killing => self.again_at,
         }
     }
 
@@ -202,17 +204,20 @@ impl Family {
         match self.phase {
             Phase::Running => {
                 self.because_of_the_lock = true;
-                self.phase = Phase::Terminating;
-                self.terminate();
+                // Without a grace SIGTERM would only cost time.
+                if self.limits.kill() <= BootClock.now() {
+                    self.phase = Phase::Killing;
+                    self.kill();
+                } else {
+                    self.phase = Phase::Terminating;
+                    self.terminate();
+                }
             }
             Phase::Terminating | Phase::LeftOver(_) => {
                 self.phase = Phase::Killing;
                 self.kill();
             }
-            Phase::Killing => {
-                self.again = (self.again * 2).min(AGAIN.1);
-                self.kill();
-            }
+            Phase::Killing => self.kill(),
         }
     }
 
@@ -223,12 +228,14 @@ impl Family {
         let _ = signal_all_below(getpid(), &Others::default(), Signal::CONT);
     }
 
-    fn kill(&self) {
+    fn kill(&mut self) {
         // First the group, in one step.
         if self.status.is_none() {
             let _ = rustix::process::kill_process_group(self.leader, Signal::KILL);
         }
         kill_all_below(getpid(), &Others::default());
+        self.again_at = BootClock.now().saturating_add(self.again);
+        self.again = (self.again * 2).min(AGAIN.1);
     }
 
     /// Reaps all that has ended, the command and what it left.

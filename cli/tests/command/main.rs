@@ -68,6 +68,7 @@ leasehold_conformance::tests! {
     surroundings::a_lock_is_kept_while_processes_can_not_be_looked_at,
     surroundings::the_proc_of_another_pid_namespace_is_70_and_runs_nothing,
     surroundings::without_pidfds_what_left_the_group_is_ended_too,
+    surroundings::what_is_hard_to_see_is_ended_too,
     surroundings::children_that_leasehold_had_before_are_left_alone,
     surroundings::a_caller_that_ignores_sigchld_and_sigpipe_changes_nothing,
     terminal::the_command_has_the_foreground_and_gives_it_back,

@@ -2,13 +2,14 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
+use std::time::Duration;
 
 use leasehold_conformance::{Failure, Verdict, ensure};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 
 use crate::common::{
-    Heart, LONG, children_of, leasehold, run, run_by, shared, status, supervisor_of, told, told_by,
-    until,
+    Heart, LONG, children_of, leasehold, run, run_by, send, shared, status, supervisor_of, told,
+    told_by, until,
 };
 
 /// A heart of a user whose processes `leasehold` may not signal.
@@ -148,12 +149,7 @@ pub(crate) async fn a_lock_is_kept_while_processes_can_not_be_looked_at() -> Ver
 /// Processes are signalled by number there.
 pub(crate) async fn without_pidfds_what_left_the_group_is_ended_too() -> Verdict {
     let server = shared().await?;
-    let folder = tempfile::tempdir()?;
-    let wrapper = folder.path().join("without_pidfd").display().to_string();
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/command/without_pidfd.c");
-    let built = Command::new("cc").args(["-o", &wrapper, source]).output();
-    let built = built.map_err(|error| Failure::missing("cc", error))?;
-    ensure!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let (_folder, wrapper) = built("without_pidfd")?;
     works_here(&[&wrapper], "seccomp")?;
     let heart = Heart::new();
     let script = format!(
@@ -167,6 +163,54 @@ pub(crate) async fn without_pidfds_what_left_the_group_is_ended_too() -> Verdict
     ensure!(told.code == Some(3) && !heart.beating(), "{told:?}");
     ensure!(heart.exists("term"), "it got no SIGTERM first");
     Ok(())
+}
+
+/// What keeps writing the time after its first thread has ended, or while it forks itself away,
+/// is ended with its lock: when `leasehold` is killed, and when the command leaves it behind.
+pub(crate) async fn what_is_hard_to_see_is_ended_too() -> Verdict {
+    let server = shared().await?;
+    for program in ["headless", "hopper"] {
+        let (folder, program) = built(program)?;
+        let beat = folder.path().join("beat");
+        let beats = || std::fs::read_to_string(&beat).unwrap_or_default().lines().count();
+        let script = format!("\"$0\" {} & sleep 60", beat.display());
+        let words = ["--ttl", "3s", "hard", "--", "sh", "-c", &script, &program];
+        let child = run(server.url(), &words).spawn()?;
+        until("it beats", || beats() > 3).await?;
+        send(&child, Signal::KILL);
+        let next = told(run(server.url(), &["--wait", "20s", "hard", "--", "true"])).await;
+        ensure!(next.code == Some(0), "{next:?}");
+        let at_the_next = beats();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        ensure!(beats() == at_the_next, "{program} beats beside the next command");
+        told_by(child).await;
+
+        let left = format!("\"$0\" {} & while ! [ -s $1 ]; do sleep 0.01; done", beat.display());
+        std::fs::remove_file(&beat)?;
+        let beat_is = beat.display().to_string();
+        let words = ["--ttl", "3s", "--kill-after", "100ms", "hard", "--", "sh", "-c", &left];
+        let mut command = run(server.url(), &words);
+        command.args([&program, &beat_is]);
+        let begun = std::time::Instant::now();
+        let told = tokio::time::timeout(LONG, told(command)).await?;
+        ensure!(told.code == Some(0), "{told:?}");
+        let at_the_end = beats();
+        ensure!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        ensure!(beats() == at_the_end, "{program} was left behind");
+    }
+    Ok(())
+}
+
+/// A small program in C beside these tests, built into a folder of its own.
+fn built(name: &str) -> Result<(tempfile::TempDir, String), Failure> {
+    let folder = tempfile::tempdir()?;
+    let program = folder.path().join(name).display().to_string();
+    let source = format!("{}/tests/command/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let built = Command::new("cc").args(["-pthread", "-o", &program, &source]).output();
+    let built = built.map_err(|error| Failure::missing("cc", error))?;
+    ensure!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Ok((folder, program))
 }
 
 /// A shell that started something in the background may become `leasehold` by `exec`.
