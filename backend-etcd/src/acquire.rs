@@ -129,6 +129,9 @@ impl Core {
                 self.carrier_ended(carrier);
                 return Ok(Step::Again);
             }
+            Err(failure) if failure.is_no_space() => {
+                return self.without_space(&attempt, failure, from).await;
+            }
             Err(failure) => return Err(failure),
         };
         let seen = attempt.read(&answer)?;
@@ -157,6 +160,21 @@ impl Core {
                 self.held(&seen).await.map(Step::Done)
             }
             _ => Ok(Step::Again),
+        }
+    }
+
+    /// A claim that stands needs no space: one that waits, or that took the last of it.
+    async fn without_space(
+        &self,
+        attempt: &Attempt<'_>,
+        failure: Failure,
+        from: Instant,
+    ) -> Result<Step, Failure> {
+        let answer = self.txn(patience(attempt.claim.ttl.get()), &attempt.look()).await?;
+        let seen = attempt.read(&answer)?;
+        match &seen.own {
+            Some(own) => self.found(attempt, own, &seen, from).await,
+            None => Err(failure),
         }
     }
 

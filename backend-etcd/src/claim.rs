@@ -79,6 +79,13 @@ impl<'a> Attempt<'a> {
             .or_else(self.look_around(true))
     }
 
+    /// Writes nothing, and answers as [`enter`](Self::enter) does where the claim is there.
+    pub(crate) fn look(&self) -> Txn {
+        // Nothing compares so: it only looks.
+        let never = Compare::version(self.place.as_str(), CompareOp::Less, 0);
+        Txn::new().when([never]).or_else(self.look_around(true))
+    }
+
     pub(crate) fn if_current(&self, other: Compare) -> Vec<Compare> {
         let floor = self.floor.to_string();
         let mut when = vec![other, Compare::value(self.keys.floor(), CompareOp::Equal, floor)];

@@ -254,12 +254,14 @@ impl Failure {
         no_time_left || self.said("etcdserver: requested lease not found")
     }
 
-    pub(crate) fn is_no_space(&self) -> bool {
-        self.said("etcdserver: mvcc: database space exceeded") || self.said("etcdserver: no space")
-    }
-
     pub(crate) fn is_lease_there(&self) -> bool {
         self.said("etcdserver: lease already exists")
+    }
+
+    /// Whether nothing can be written any more. The write that took the last space has been done,
+    /// and is answered so, too.
+    pub(crate) fn is_no_space(&self) -> bool {
+        self.kind(Effect::Changes).1 == Some("NOSPACE")
     }
 
     /// Whether another attempt to connect may go better.

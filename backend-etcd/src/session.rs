@@ -49,7 +49,7 @@ pub(crate) struct Session {
     pub(crate) id: i64,
     pub(crate) epoch_key: String,
     state: Mutex<State>,
-    /// One keepalive at a time.
+    /// One keepalive at a time, unless it is silent.
     keeping: tokio::sync::Mutex<()>,
     ended: AtomicBool,
     /// The server has said that it is gone.
@@ -60,6 +60,8 @@ pub(crate) struct Session {
 struct State {
     /// What the server granted.
     ttl: Duration,
+    /// When the last request was sent.
+    asked: Instant,
     /// When the last request was sent that the server answered.
     answered: Instant,
     epoch: i64,
@@ -212,7 +214,8 @@ impl Sessions {
 impl Session {
     fn new(id: i64, epoch_key: String, ttl: Duration, answered: Instant, epoch: i64) -> Self {
         let bumped = Instant::from_origin(Duration::ZERO);
-        let state = State { ttl, answered, epoch, bumped, unanswered: HashMap::new() };
+        let (asked, unanswered) = (answered, HashMap::new());
+        let state = State { ttl, asked, answered, epoch, bumped, unanswered };
         let keeping = tokio::sync::Mutex::default();
         let (ended, revoked) = (AtomicBool::new(false), AtomicBool::new(false));
         Self { id, epoch_key, state: Mutex::new(state), keeping, ended, revoked }
@@ -272,7 +275,7 @@ impl Session {
         always: bool,
     ) -> Result<(Instant, Duration), Failure> {
         let came = BootClock.now();
-        let _one_at_a_time = self.keeping.lock().await;
+        let _one_at_a_time = self.turn().await;
         {
             let state = self.state();
             let by_another = state.answered >= came || (!always && self.is_fresh_in(&state));
@@ -284,7 +287,11 @@ impl Session {
             return Err(no_lease());
         }
         let begun = BootClock.now();
-        let (id, ttl) = (self.id, self.state().ttl);
+        let (id, ttl) = (self.id, {
+            let mut state = self.state();
+            state.asked = begun;
+            state.ttl
+        });
         let answer = link
             .call(ttl / 6, |client| {
                 let mut leases = client.lease_client();
@@ -304,6 +311,26 @@ impl Session {
                     self.end();
                 }
                 Err(failure)
+            }
+        }
+    }
+
+    /// The turn of the next keepalive: when no other is under way, or that one has had no answer for
+    /// so long that requests go to another member. It may be silent for longer than the lease lasts.
+    async fn turn(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        loop {
+            let silent_from = self.state().silent_from();
+            tokio::select! {
+                biased;
+                turn = self.keeping.lock() => return Some(turn),
+                () = BootClock.sleep_until(silent_from) => {}
+            }
+            // One of those who wait goes; the others wait for it.
+            let mut state = self.state();
+            let now = BootClock.now();
+            if now >= state.silent_from() {
+                state.asked = now;
+                return None;
             }
         }
     }
@@ -383,6 +410,11 @@ pub(crate) async fn revoke(link: &Link, lease: i64) -> Result<(), Failure> {
 }
 
 impl State {
+    /// When a keepalive without an answer counts as silent: a little after its connection does.
+    fn silent_from(&self) -> Instant {
+        self.asked.saturating_add(self.ttl / 5)
+    }
+
     fn deadline(&self) -> Instant {
         self.answered.saturating_add(self.ttl.saturating_sub(margin(self.ttl)))
     }

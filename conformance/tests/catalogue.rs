@@ -11,11 +11,13 @@ use leasehold_conformance::catalogue::{Excuse, Kind, Number, Row, numbers_in, ro
 use leasehold_conformance::table;
 
 /// Where numbered tests stand beside the suite.
-const TESTS: [&str; 6] = [
+const TESTS: [&str; 8] = [
     "tests",
     "backend-memory/src",
     "backend-redis/src",
     "backend-redis/tests",
+    "backend-etcd/src",
+    "backend-etcd/tests",
     "cli/src",
     "cli/tests",
 ];

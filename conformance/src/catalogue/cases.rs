@@ -2,7 +2,6 @@
 
 use super::{Excuse, Number, Row};
 
-const ETCD: Excuse = Excuse::Issue(4, "the etcd driver");
 const POSTGRES: Excuse = Excuse::Issue(6, "the Postgres driver");
 const NO_QUORUM: Excuse =
     Excuse::CannotApply("each store that is built is one server: there is no majority to win");
@@ -114,16 +113,16 @@ pub(super) const ROWS: &[Row] = &[
     shown(102, "a job of many TTLs is never doubled; after a crash one TTL frees it"),
     shown(103, "a short wait with a long TTL and the reverse: each figure does its own work"),
     shown(105, "a partitioned holder is lost before it heals, and its token is refused"),
-    excused(106, "etcd: compaction while somebody waits", ETCD),
-    excused(108, "etcd: the leader is stopped and goes on", ETCD),
-    excused(109, "etcd: leader changes prolong a dead holder's lease", ETCD),
-    excused(111, "etcd: a password is changed while locks are held", ETCD),
-    excused(112, "etcd: authentication runs out while idle", ETCD),
+    shown(106, "etcd: compaction while somebody waits"),
+    shown(108, "etcd: the leader is stopped and goes on"),
+    shown(109, "etcd: leader changes prolong a dead holder's lease"),
+    shown(111, "etcd: a password is changed while locks are held"),
+    shown(112, "etcd: authentication runs out while idle"),
     shown(114, "the guarded task panics, or is aborted: renewal stops, the name is free"),
     shown(115, "every loss is told by a future and by a look"),
-    excused(117, "etcd: restored from a snapshot, tokens fall", ETCD),
+    shown(117, "etcd: restored from a snapshot, tokens fall"),
     shown(118, "a lease that is gone at its renewal, spent, in error or silent: the guard is lost"),
-    excused(120, "etcd: all members restart with authentication on", ETCD),
+    shown(120, "etcd: all members restart with authentication on"),
     shown(121, "one answer comes later than its request's bound: later renewals go through"),
     shown(123, "a waiter with a TTL shorter than the holder's: it waits on"),
     shown(124, "every way to acquire gives the store the same TTL"),

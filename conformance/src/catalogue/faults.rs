@@ -2,7 +2,6 @@
 
 use super::{Excuse, Number, Row};
 
-const ETCD: Excuse = Excuse::Issue(4, "the etcd driver");
 const POSTGRES: Excuse = Excuse::Issue(6, "the Postgres driver");
 const NO_QUORUM: Excuse =
     Excuse::CannotApply("each store that is built is one server: there is no majority to win");
@@ -79,16 +78,16 @@ pub(super) const ROWS: &[Row] = &[
     excused(38, "quorum: a minority hangs", NO_QUORUM),
     excused(39, "quorum: the grant of the deciding node comes late", NO_QUORUM),
     excused(40, "quorum: a node restarts empty", NO_QUORUM),
-    excused(42, "etcd: the keep-alive stream is cut", ETCD),
-    excused(43, "etcd: a lease is revoked from outside", ETCD),
-    excused(44, "etcd: a waiter's lease ends before the holder's", ETCD),
-    excused(46, "etcd: compaction while somebody waits", ETCD),
-    excused(47, "etcd: the leader changes", ETCD),
-    excused(48, "etcd: a minority, then the majority is lost", ETCD),
-    excused(49, "etcd: the holder's member is isolated", ETCD),
-    excused(50, "etcd: the database is full", ETCD),
-    excused(52, "etcd: restored from a snapshot", ETCD),
-    excused(53, "etcd: a TTL below the cluster's minimum", ETCD),
+    shown(42, "etcd: the keep-alive stream is cut"),
+    shown(43, "etcd: a lease is revoked from outside"),
+    shown(44, "etcd: a waiter's lease ends before the holder's"),
+    shown(46, "etcd: compaction while somebody waits"),
+    shown(47, "etcd: the leader changes"),
+    shown(48, "etcd: a minority, then the majority is lost"),
+    shown(49, "etcd: the holder's member is isolated"),
+    shown(50, "etcd: the database is full"),
+    shown(52, "etcd: restored from a snapshot"),
+    shown(53, "etcd: a TTL below the cluster's minimum"),
     excused(54, "Postgres: the backend is terminated", POSTGRES),
     excused(55, "Postgres: a waiting statement is cancelled", POSTGRES),
     excused(56, "Postgres: idle sessions are ended", POSTGRES),

@@ -1,0 +1,49 @@
+//! The rows of the fault and case lists that need a real etcd and its operator.
+//!
+//! A test carries the numbers of the rows that it shows.
+
+#![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod cluster;
+mod cost;
+mod data;
+mod leases;
+mod links;
+mod names;
+mod place;
+mod users;
+mod watch;
+
+leasehold_conformance::tests! {
+    links::f42_a_link_cut_twice_a_ttl_loses_nothing,
+    links::c105_a_partitioned_holder_is_lost_before_it_heals,
+    links::a_claim_that_lands_after_its_clean_up_leaves_nothing,
+    leases::f43_a_revoked_lease_is_lost_within_a_second,
+    leases::c118_a_renewal_after_a_revocation_is_a_loss,
+    leases::f44_c123_a_waiter_whose_key_ended_gets_the_lock_by_a_new_one,
+    leases::f44_a_starved_waiter_takes_no_turn_that_has_passed,
+    leases::a_key_deleted_under_its_holder_is_lost_within_a_second,
+    leases::a_key_overwritten_under_its_holder_is_lost_within_a_second,
+    leases::a_waiter_behind_dead_ones_gets_the_lock_when_their_leases_end,
+    data::f46_c106_compaction_loses_neither_holder_nor_waiter,
+    data::f50_without_space_locks_are_refused_and_old_ones_stay,
+    data::f52_c117_tokens_rise_over_a_restored_snapshot,
+    data::f52_c117_a_fresh_client_heals_a_snapshot_of_over_a_minute,
+    data::f53_a_ttl_below_the_clusters_minimum_is_refused_by_name,
+    names::prefixes_and_names_do_not_meet,
+    cluster::f47_leaders_killed_one_after_the_other_double_nothing,
+    cluster::f48_without_quorum_locks_are_lost_in_time_and_come_back,
+    cluster::f49_a_holder_moves_away_from_an_isolated_follower,
+    cluster::f49_a_holder_moves_away_from_an_isolated_leader,
+    cluster::c108_no_guard_believes_in_a_key_that_a_stopped_leader_let_go,
+    cluster::c109_leader_changes_prolong_a_dead_holders_lease_by_a_ttl_each,
+    cost::acquire_and_release_are_one_transaction_each,
+    cost::a_tick_is_one_keepalive_however_many_are_held,
+    cost::a_hand_over_costs_the_same_for_2_16_and_128_waiters_of_two_clients,
+    users::c111_a_changed_password_leaves_no_lock_behind,
+    users::c112_tokens_that_end_while_idle_cost_neither_holder_nor_waiter,
+    users::c120_members_that_restart_with_users_keep_their_holders,
+}

@@ -1,0 +1,86 @@
+//! Clusters that want a user: passwords that change, tokens that end, members that restart.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use leasehold::Locks;
+use leasehold_api::ErrorKind;
+use leasehold_conformance::{Failure, Verdict, ensure, long};
+use leasehold_etcd::{Etcd, Options};
+use tokio::time::timeout;
+
+use crate::common::subject::quick;
+use crate::place::{LATE, Place, SECOND, name, own};
+
+const PASSWORD: &str = "first";
+const TTL: Duration = Duration::from_secs(2);
+
+async fn locks(members: &[SocketAddr], password: &str) -> Result<Locks, Failure> {
+    let options = Options::new(members.iter().map(ToString::to_string));
+    let options = options.with_prefix("faults").with_user("root", password);
+    Ok(Locks::with_backend(Arc::new(Etcd::connect(options).await?)))
+}
+
+pub(crate) async fn c111_a_changed_password_leaves_no_lock_behind() -> Verdict {
+    let (_server, place) = own(quick().root_password(PASSWORD)).await?;
+    let old = locks(&place.members, PASSWORD).await?;
+    let holder = old.lock("a")?.ttl(TTL).acquire().await?;
+    place.truth.change_password("root", "second").await?;
+    let begun = Instant::now();
+    while begun.elapsed() < 2 * TTL {
+        let claims = place.claims(&name("a")).await?;
+        let stands = claims.first().is_some_and(|claim| claim.owner == Some(holder.owner()));
+        ensure!(stands || !holder.is_held(), "{holder:?} believes in what is gone: {claims:?}");
+        tokio::time::sleep(TTL / 40).await;
+    }
+    // What it can't do any more is told as what it is.
+    let error = old.lock("b")?.ttl(TTL).acquire().await.expect_err("the password is another");
+    ensure!(error.kind() == ErrorKind::Auth, "{error}");
+    // Its process ends.
+    std::mem::forget(holder);
+    drop(old);
+    let new = locks(&place.members, "second").await?;
+    let guard = new.lock("a")?.ttl(TTL).acquire_within(TTL + LATE).await?;
+    Ok(guard.release().await?)
+}
+
+pub(crate) async fn c112_tokens_that_end_while_idle_cost_neither_holder_nor_waiter() -> Verdict {
+    let ends = Duration::from_secs(5);
+    let idle = if long() { 6 * ends } else { ends + ends / 2 };
+    let (_server, place) = own(quick().root_password(PASSWORD).signed_tokens(ends)).await?;
+    let (one, two) =
+        (locks(&place.members, PASSWORD).await?, locks(&place.members, PASSWORD).await?);
+    let holder = one.lock("a")?.ttl(TTL).acquire().await?;
+    let lock = two.lock("a")?.ttl(TTL);
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    place.claims_are(&name("a"), 2, SECOND).await?;
+    let begun = Instant::now();
+    while begun.elapsed() < idle {
+        ensure!(holder.is_held(), "renewals go on: {holder:?} after {:?}", begun.elapsed());
+        tokio::time::sleep(TTL / 40).await;
+    }
+    holder.release().await?;
+    let guard = timeout(SECOND, waiter).await???;
+    Ok(guard.release().await?)
+}
+
+pub(crate) async fn c120_members_that_restart_with_users_keep_their_holders() -> Verdict {
+    let ttl = Duration::from_secs(20);
+    let cluster = quick().controlled().root_password(PASSWORD).cluster(3).await?;
+    let place = Place::of_cluster(&cluster, "faults").await?;
+    let locks = locks(&place.members, PASSWORD).await?;
+    let guard = locks.lock("a")?.ttl(ttl).acquire().await?;
+    let token = guard.token()?;
+    cluster.restart().await?;
+    let restarted = Instant::now();
+    // Until it counts from a renewal that was asked after the restart.
+    while guard.remaining() <= ttl.saturating_sub(restarted.elapsed()) {
+        ensure!(guard.is_held(), "lost {:?} after the restart", restarted.elapsed());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    ensure!(guard.token()? == token, "the same token");
+    let claims = place.claims(guard.name()).await?;
+    ensure!(claims.len() == 1 && claims[0].owner == Some(guard.owner()), "{claims:?}");
+    Ok(guard.release().await?)
+}
