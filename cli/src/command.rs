@@ -19,7 +19,7 @@ use crate::family::{Others, kill_all_below};
 use crate::output::say;
 use crate::signals::Passed;
 use crate::supervise::VERB;
-use crate::target::{VARIABLE, holds_password};
+use crate::target::VARIABLE;
 use crate::terminal::Terminal;
 
 /// A command under a lock.
@@ -48,6 +48,7 @@ impl Command {
         guard: &Guard,
         token: leasehold::Token,
         limits: Limits,
+        url: Option<&str>,
     ) -> Result<Self, Failure> {
         // Where our caller ignores it, ended children would vanish, and their numbers be free.
         let _ = signal(SignalKind::child())?;
@@ -62,9 +63,10 @@ impl Command {
         supervisor.env("LEASEHOLD_NAME", guard.name().as_str());
         supervisor.env("LEASEHOLD_TOKEN", token.to_string());
         supervisor.env("LEASEHOLD_OWNER", guard.owner().to_string());
-        if std::env::var_os(VARIABLE).is_some_and(|url| holds_password(&url.to_string_lossy())) {
-            supervisor.env_remove(VARIABLE);
-        }
+        match url {
+            Some(url) => supervisor.env(VARIABLE, url),
+            None => supervisor.env_remove(VARIABLE),
+        };
         let child = supervisor.spawn().map_err(|error| {
             cannot_start(command, error.raw_os_error(), &error.to_string()) // too many words, say
         })?;

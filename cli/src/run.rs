@@ -40,7 +40,7 @@ pub(crate) async fn run(asked: &Run) -> Result<u8, Failure> {
         number = signals.next() => Ok(Err(number)),
     };
     let status = match acquired {
-        Ok(Ok(guard)) => under(&locks, guard, asked, &plan, &mut signals).await,
+        Ok(Ok(guard)) => under(&locks, guard, asked, &settings, &plan, &mut signals).await,
         Ok(Err(number)) => Ok(ended_by(number)),
         Err(failure) => Err(failure),
     };
@@ -60,12 +60,14 @@ async fn under(
     locks: &Locks,
     guard: Guard,
     asked: &Run,
+    settings: &Settings,
     plan: &Plan,
     signals: &mut Passed,
 ) -> Result<u8, Failure> {
     let mut renewals = Renewals::new(&guard, plan);
     let limits = plan.limits(&guard);
-    let started = Command::start(&asked.command, &guard, guard.token()?, limits);
+    let started =
+        Command::start(&asked.command, &guard, guard.token()?, limits, settings.url_to_hand_on());
     let (outcome, loss, interrupted) = match started {
         Ok(mut command) => {
             let (outcome, loss) =

@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     file: Option<PathBuf>,
     url: Url,
+    /// The URL as it was given.
+    text: String,
     /// What named the URL.
     by: String,
 }
@@ -71,7 +73,13 @@ impl Settings {
             )
             .within(&by));
         }
-        Ok(Self { config, file, url, by })
+        Ok(Self { config, file, url, text, by })
+    }
+
+    /// The URL for the command, so that a `leasehold` in it asks the same server; none if it holds a
+    /// password.
+    pub(crate) fn url_to_hand_on(&self) -> Option<&str> {
+        (!holds_password(&self.text)).then_some(&self.text)
     }
 
     /// A value that is outside its limits: of a flag it is wrong usage; of the file or the URL, a

@@ -97,6 +97,7 @@ leasehold_conformance::tests! {
     secrets::a_password_on_the_command_line_is_refused,
     secrets::a_file_with_a_password_that_others_may_read_is_refused,
     secrets::the_command_does_not_inherit_a_password,
+    secrets::the_command_gets_the_url_in_use,
     telling::the_end_of_a_max_hold_is_told_as_such,
     telling::failing_renewals_are_told_before_and_after_the_end,
     telling::renewals_that_succeed_again_are_told,

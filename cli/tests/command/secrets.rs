@@ -120,3 +120,28 @@ pub(crate) async fn the_command_does_not_inherit_a_password() -> Verdict {
     ensure!(told.out == format!("url={}\n", shared.url()), "{told:?}");
     Ok(())
 }
+
+/// So that a `leasehold` in the command asks the same server, wherever its URL stood.
+pub(crate) async fn the_command_gets_the_url_in_use() -> Verdict {
+    let secret = Redis::new().password(SECRET).start().await?;
+    let shared = shared().await?;
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("leasehold.toml");
+    let file = path.to_str().unwrap();
+    std::fs::write(&path, format!("url = \"{}\"", shared.url()))?;
+    let show = ["same", "--", "sh", "-c", "echo url=$LEASEHOLD_URL"];
+    let with = async |words: &[&str]| {
+        let words = [words, &show].concat();
+        told(run("redis://127.0.0.1:1", &words)).await.out
+    };
+    for words in [["--url", shared.url()], ["--config", file]] {
+        let out = with(&words).await;
+        ensure!(out == format!("url={}\n", shared.url()), "{words:?}: {out}");
+    }
+    // Not that of the environment, which is another server.
+    std::fs::write(&path, format!("url = \"{}\"", secret.url()))?;
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    let out = with(&["--config", file]).await;
+    ensure!(out == "url=\n", "{out}");
+    Ok(())
+}
