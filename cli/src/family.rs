@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, getpid, kill_process, kill_process_group, pidfd_open,
+    Pid, PidfdFlags, Signal, getpid, getsid, kill_process, kill_process_group, pidfd_open,
     pidfd_send_signal,
 };
 
@@ -17,6 +18,7 @@ struct Seen {
     ended: bool,
     parent: i32,
     group: i32,
+    session: i32,
     started: u64,
 }
 
@@ -83,19 +85,20 @@ pub(crate) fn signal_all_below(root: Pid, but: &Others, signal: Signal) -> io::R
     Ok(found)
 }
 
-/// Kills each process group that has members among these and none besides. The kernel does that in
-/// one step, so who forks itself away faster than anybody can look is caught too, also by what one
-/// that has ended tells of its group.
+/// Kills the process groups of the sessions that began below us. The kernel does that in one step, so
+/// who forks itself away faster than anybody can look is caught too, also by what one that has ended
+/// tells of its group.
+///
+/// A session is inherited, and left by beginning another: whoever is in one that is not ours, and is
+/// below us, is there with descendants of ours only.
 fn kill_groups(below: &HashSet<i32>, all: &HashMap<i32, Seen>) {
-    let foreign: HashSet<i32> = all
-        .iter()
-        .filter(|(number, _)| !below.contains(number))
-        .map(|(_, seen)| seen.group)
-        .collect();
-    let groups: HashSet<i32> = below.iter().map(|number| all[number].group).collect();
-    for group in groups.difference(&foreign) {
+    let Ok(ours) = getsid(None) else { return };
+    let theirs = below.iter().map(|number| all[number]);
+    let groups: HashSet<i32> =
+        theirs.filter(|seen| seen.session != ours.as_raw_pid()).map(|seen| seen.group).collect();
+    for group in groups {
         // Its number can't be another's a moment later: numbers go round before that.
-        if let Some(group) = Pid::from_raw(*group) {
+        if let Some(group) = Pid::from_raw(group) {
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
@@ -105,6 +108,7 @@ fn kill_groups(below: &HashSet<i32>, all: &HashMap<i32, Seen>) {
 /// it is hopeless for now. Answers whether there may be anybody left, if only to be reaped.
 pub(crate) fn kill_all_below(root: Pid, but: &Others) -> bool {
     const ROUNDS: usize = 20;
+    kill_children(root, but);
     let mut found = Found::default();
     let mut in_vain = 0;
     for _ in 0..ROUNDS {
@@ -118,6 +122,30 @@ pub(crate) fn kill_all_below(root: Pid, but: &Others) -> bool {
         }
     }
     found.all > 0
+}
+
+/// Kills the children of `root`, a child subreaper, again and again until no new one comes: whoever
+/// forks itself away, and be it into a new session each time, becomes one of them at each step, and
+/// a look at them is much faster than one at all processes (`man 5 proc_pid_children`; not every
+/// kernel has it). By number: ours are not reaped meanwhile, and of others' the numbers do not go
+/// round in the moment since they were read.
+fn kill_children(root: Pid, but: &Others) {
+    const LONGEST: Duration = Duration::from_millis(30);
+    const QUIET_AFTER: usize = 3;
+    let list = format!("/proc/{root}/task/{root}/children", root = root.as_raw_pid());
+    let begun = Instant::now();
+    let (mut last, mut same) = (String::new(), 0);
+    while same < QUIET_AFTER && begun.elapsed() < LONGEST {
+        let Ok(children) = std::fs::read_to_string(&list) else { return };
+        let numbers = children.split_ascii_whitespace().filter_map(|number| number.parse().ok());
+        for number in numbers.filter(|number| !but.0.contains_key(number)) {
+            if let Some(child) = Pid::from_raw(number) {
+                let _ = kill_process(child, Signal::KILL);
+            }
+        }
+        same = if children == last { same + 1 } else { 0 };
+        last = children;
+    }
 }
 
 /// Whether `/proc` shows this process and its relations: it may be missing, or that of another pid
@@ -183,9 +211,9 @@ fn look_at(number: i32) -> io::Result<Option<Seen>> {
 }
 
 /// Reads `/proc/PID/stat` (`man 5 proc_pid_stat`): the second field, a name in parentheses, may
-/// hold any bytes; the third is the state, the fourth the parent, the fifth the group, the 20th how
-/// many threads there are, the 22nd the start. A process whose first thread has ended is shown as a
-/// zombie while its others run.
+/// hold any bytes; the third is the state, the fourth the parent, the fifth the group, the sixth the
+/// session, the 20th how many threads there are, the 22nd the start. A process whose first thread
+/// has ended is shown as a zombie while its others run.
 fn parse(stat: &[u8]) -> Option<Seen> {
     let behind_name = stat.iter().rposition(|&byte| byte == b')')? + 1;
     let rest = std::str::from_utf8(&stat[behind_name..]).ok()?;
@@ -193,9 +221,10 @@ fn parse(stat: &[u8]) -> Option<Seen> {
     let first_has_ended = matches!(rest.next()?, "Z" | "X");
     let parent = rest.next()?.parse().ok()?;
     let group = rest.next()?.parse().ok()?;
-    let threads: u32 = rest.nth(14)?.parse().ok()?;
+    let session = rest.next()?.parse().ok()?;
+    let threads: u32 = rest.nth(13)?.parse().ok()?;
     let started = rest.nth(1)?.parse().ok()?;
-    Some(Seen { ended: first_has_ended && threads <= 1, parent, group, started })
+    Some(Seen { ended: first_has_ended && threads <= 1, parent, group, session, started })
 }
 
 #[cfg(test)]
@@ -208,7 +237,7 @@ mod tests {
     #[test]
     fn a_name_of_any_bytes_does_not_shift_the_fields() {
         let stat = b"77 (a) 1 (b\xff) S 12 77 77 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 9876 1 2 3";
-        let seen = Seen { ended: false, parent: 12, group: 77, started: 9876 };
+        let seen = Seen { ended: false, parent: 12, group: 77, session: 77, started: 9876 };
         assert_eq!(parse(stat), Some(seen));
         assert_eq!(parse(b"77 (a"), None);
     }
@@ -226,7 +255,7 @@ mod tests {
 
     #[test]
     fn below_is_over_any_number_of_generations() {
-        let seen = |parent| Seen { ended: false, parent, group: 1, started: 0 };
+        let seen = |parent| Seen { ended: false, parent, group: 1, session: 1, started: 0 };
         let all = HashMap::from([(2, seen(1)), (3, seen(2)), (4, seen(3)), (9, seen(1))]);
         let none = Others::default();
         assert!(is_below(4, 2, &none, &all) && is_below(3, 2, &none, &all));
