@@ -134,6 +134,7 @@ impl Link {
             if let Ok(opened) = opening.wait_for(Option::is_some).await {
                 return opened.clone().expect("waited for some");
             }
+            self.task_ended(&opening);
         }
     }
 
@@ -152,6 +153,18 @@ impl Link {
                 Err(Failure::Unsent(..)) if retries > 0 => retries -= 1,
                 answer => return answer,
             }
+        }
+    }
+
+    /// The task that was to connect ended without a word: with its runtime, or by a panic, as where
+    /// no thread is left for the resolver. That counts as an attempt that failed, or many who ask
+    /// would make another at once, and again.
+    fn task_ended(&self, opening: &watch::Receiver<Option<Opened>>) {
+        let mut state = self.state();
+        if matches!(&*state, State::Opening(current) if current.same_channel(opening)) {
+            let ended = std::io::Error::other("the task that connects has ended");
+            let failure = self.0.target.unopened(Step::Dial, ended.into());
+            *state = State::Down(Some((BootClock.now(), failure)));
         }
     }
 
@@ -177,5 +190,25 @@ impl Link {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().expect("nothing panics while it holds this lock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Link, State, Target, watch};
+    use crate::options::Options;
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn a_task_that_ends_without_a_word_is_an_attempt_that_failed() {
+        let target = Target::new(Options::new("127.0.0.1", 1)).unwrap();
+        let link = Link::new(Arc::new(target));
+        let (sender, receiver) = watch::channel(None);
+        *link.state() = State::Opening(receiver);
+        let waits = link.wire();
+        let ends = async { drop(sender) };
+        let (opened, ()) = tokio::join!(biased; waits, ends);
+        assert!(opened.unwrap_err().may_pass());
+        assert!(matches!(&*link.state(), State::Down(Some(_))), "it is not tried again at once");
     }
 }

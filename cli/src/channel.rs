@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use leasehold_api::Instant;
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -113,6 +114,11 @@ impl Channel {
         self.send_with(message, None)
     }
 
+    /// Waits until a message that was refused with `WouldBlock` may be taken.
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        self.0.writable().await
+    }
+
     /// Sends a message that carries an open file.
     pub(crate) fn send_with(
         &self,
@@ -127,7 +133,14 @@ impl Channel {
             carried.push(SendAncillaryMessage::ScmRights(files));
         }
         let parts = [IoSlice::new(&text)];
-        rustix::net::sendmsg(&self.0, &parts, &mut carried, SendFlags::NOSIGNAL)?;
+        let sent = rustix::net::sendmsg(&self.0, &parts, &mut carried, SendFlags::NOSIGNAL);
+        if sent == Err(Errno::AGAIN) {
+            // So that `writable` waits.
+            let _ = self.0.try_io(Interest::WRITABLE, || {
+                Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock))
+            });
+        }
+        sent?;
         Ok(())
     }
 

@@ -92,6 +92,8 @@ impl Command {
 
     /// Moves the command's limits.
     pub(crate) fn limit(&mut self, limits: Limits) {
+        // Stopped, as by its own command, it would tell no end, and the lock would be kept for ever.
+        let _ = rustix::process::kill_process(self.supervisor, Signal::CONT);
         // Unsent because the supervisor is stopped, the older and stricter ones hold.
         if self.sent != limits && self.channel.send(&Order::Limits(limits)).is_ok() {
             self.sent = limits;

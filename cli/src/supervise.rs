@@ -19,7 +19,7 @@
 //! ```
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, ErrorKind::WouldBlock};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -74,12 +74,14 @@ pub(crate) async fn supervise(command: Vec<OsString>) -> Result<u8, Failure> {
     let mut alone = false;
     loop {
         if family.reap() == Left::Nobody {
-            // Without anybody to tell, all is done.
-            let _ = channel.send(&News::Ended(family.ended()));
-            return Ok(0);
+            break;
         }
-        if let Some(signal) = family.stopped.take() {
-            let _ = channel.send(&News::Stopped(signal));
+        // What can't be sent now, because `leasehold` is stopped, is sent later.
+        let unsent = family.stopped.is_some_and(|signal| {
+            channel.send(&News::Stopped(signal)).is_err_and(|error| error.kind() == WouldBlock)
+        });
+        if !unsent {
+            family.stopped = None;
         }
         tokio::select! {
             biased;
@@ -92,8 +94,15 @@ pub(crate) async fn supervise(command: Vec<OsString>) -> Result<u8, Failure> {
             },
             () = BootClock.sleep_until(family.alarm()) => family.ring(),
             _ = children.recv() => {}
+            _ = channel.writable(), if unsent => {}
         }
     }
+    // Without anybody to tell, all is done.
+    let ended = News::Ended(family.ended());
+    while channel.send(&ended).is_err_and(|error| error.kind() == WouldBlock) {
+        channel.writable().await?;
+    }
+    Ok(0)
 }
 
 /// Starts the command in a process group of its own.

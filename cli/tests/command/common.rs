@@ -92,6 +92,16 @@ pub(crate) fn run_by(program: &[&str], url: &str, words: &[&str]) -> Command {
     command
 }
 
+/// Whether a program can be started by these words; without it a test has nothing to show.
+pub(crate) fn works_here(words: &[&str], what: &str) -> Verdict {
+    let tried = Command::new(words[0]).args(&words[1..]).arg("true").output();
+    let tried = tried.map_err(|error| Failure::missing(words[0], error))?;
+    if tried.status.success() {
+        return Ok(());
+    }
+    Err(Failure::missing(what, String::from_utf8_lossy(&tried.stderr).trim()))
+}
+
 /// What a finished command told.
 #[derive(Debug)]
 pub(crate) struct Told {

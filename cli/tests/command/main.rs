@@ -4,6 +4,7 @@
 
 mod common;
 mod ending;
+mod escaping;
 mod etcd;
 mod generated;
 mod input;
@@ -68,7 +69,15 @@ leasehold_conformance::tests! {
     surroundings::a_lock_is_kept_while_processes_can_not_be_looked_at,
     surroundings::the_proc_of_another_pid_namespace_is_70_and_runs_nothing,
     surroundings::without_pidfds_what_left_the_group_is_ended_too,
-    surroundings::what_is_hard_to_see_is_ended_too,
+    escaping::a_process_whose_first_thread_has_ended_is_ended_too,
+    escaping::a_process_that_forks_itself_away_is_ended_too,
+    escaping::three_hundred_nested_sessions_are_ended_too,
+    escaping::where_the_caller_ignores_sigchld_all_is_ended_too,
+    escaping::a_process_that_proc_hides_is_ended_too,
+    escaping::what_forks_itself_away_is_ended_by_the_deadline,
+    escaping::a_stopped_supervisor_does_not_keep_the_lock_of_an_ended_command,
+    escaping::an_end_behind_many_stops_is_told,
+    surroundings::a_command_that_stops_its_supervisor_and_ends_frees_the_lock,
     surroundings::children_that_leasehold_had_before_are_left_alone,
     surroundings::a_caller_that_ignores_sigchld_and_sigpipe_changes_nothing,
     terminal::the_command_has_the_foreground_and_gives_it_back,

@@ -2,14 +2,13 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
-use std::time::Duration;
 
 use leasehold_conformance::{Failure, Verdict, ensure};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 
 use crate::common::{
-    Heart, LONG, children_of, leasehold, run, run_by, send, shared, status, supervisor_of, told,
-    told_by, until,
+    Heart, LONG, children_of, leasehold, run, run_by, shared, status, supervisor_of, told, told_by,
+    until, works_here,
 };
 
 /// A heart of a user whose processes `leasehold` may not signal.
@@ -40,16 +39,6 @@ impl Untouchable {
         command.arg(&self.0.beats()[3]);
         Ok(command)
     }
-}
-
-/// Whether a program can be started by these words; without it a test has nothing to show.
-fn works_here(words: &[&str], what: &str) -> Verdict {
-    let tried = Command::new(words[0]).args(&words[1..]).arg("true").output();
-    let tried = tried.map_err(|error| Failure::missing(words[0], error))?;
-    if tried.status.success() {
-        return Ok(());
-    }
-    Err(Failure::missing(what, String::from_utf8_lossy(&tried.stderr).trim()))
 }
 
 /// The lock is kept while the heart beats, past its TTL and past the 5 s after which `leasehold`
@@ -165,40 +154,14 @@ pub(crate) async fn without_pidfds_what_left_the_group_is_ended_too() -> Verdict
     Ok(())
 }
 
-/// What keeps writing the time after its first thread has ended, or while it forks itself away,
-/// is ended with its lock: when `leasehold` is killed, and when the command leaves it behind.
-pub(crate) async fn what_is_hard_to_see_is_ended_too() -> Verdict {
+/// Nothing but the supervisor tells that the command has ended.
+pub(crate) async fn a_command_that_stops_its_supervisor_and_ends_frees_the_lock() -> Verdict {
     let server = shared().await?;
-    for program in ["headless", "hopper"] {
-        let (folder, program) = built(program)?;
-        let beat = folder.path().join("beat");
-        let beats = || std::fs::read_to_string(&beat).unwrap_or_default().lines().count();
-        let script = format!("\"$0\" {} & sleep 60", beat.display());
-        let words = ["--ttl", "3s", "hard", "--", "sh", "-c", &script, &program];
-        let child = run(server.url(), &words).spawn()?;
-        until("it beats", || beats() > 3).await?;
-        send(&child, Signal::KILL);
-        let next = told(run(server.url(), &["--wait", "20s", "hard", "--", "true"])).await;
-        ensure!(next.code == Some(0), "{next:?}");
-        let at_the_next = beats();
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        ensure!(beats() == at_the_next, "{program} beats beside the next command");
-        told_by(child).await;
-
-        let left = format!("\"$0\" {} & while ! [ -s $1 ]; do sleep 0.01; done", beat.display());
-        std::fs::remove_file(&beat)?;
-        let beat_is = beat.display().to_string();
-        let words = ["--ttl", "3s", "--kill-after", "100ms", "hard", "--", "sh", "-c", &left];
-        let mut command = run(server.url(), &words);
-        command.args([&program, &beat_is]);
-        let begun = std::time::Instant::now();
-        let told = tokio::time::timeout(LONG, told(command)).await?;
-        ensure!(told.code == Some(0), "{told:?}");
-        let at_the_end = beats();
-        ensure!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        ensure!(beats() == at_the_end, "{program} was left behind");
-    }
+    let words = ["--ttl", "2s", "stops", "--", "sh", "-c", "kill -STOP $PPID; exit 3"];
+    let told = tokio::time::timeout(LONG, told(run(server.url(), &words))).await?;
+    ensure!(told.code == Some(3) && told.err.is_empty(), "{told:?}");
+    let after = status(server.url(), "stops").await;
+    ensure!(after["held"] == false, "{after}");
     Ok(())
 }
 
