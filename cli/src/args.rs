@@ -168,8 +168,8 @@ pub(crate) struct List {
 /// End somebody's lease of the lock NAME.
 ///
 /// The token, as `status` shows it, makes sure that no other lease is ended. The holder learns of
-/// it at its next renewal, within a third of its TTL: until then its command runs on, beside that of
-/// whoever gets the lock meanwhile.
+/// it at its next renewal at the latest, within a third of its TTL: until then its command runs
+/// on, beside that of whoever gets the lock meanwhile.
 #[derive(Debug, Args)]
 #[command(after_help = EVICT_AFTER)]
 pub(crate) struct Evict {

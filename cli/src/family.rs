@@ -97,7 +97,7 @@ fn kill_groups(below: &HashSet<i32>, all: &HashMap<i32, Seen>) {
     let groups: HashSet<i32> =
         theirs.filter(|seen| seen.session != ours.as_raw_pid()).map(|seen| seen.group).collect();
     for group in groups {
-        // Its number can't be another's a moment later: numbers go round before that.
+        // No other group has this number yet: all other numbers would have to be used first.
         if let Some(group) = Pid::from_raw(group) {
             let _ = kill_process_group(group, Signal::KILL);
         }
@@ -127,8 +127,8 @@ pub(crate) fn kill_all_below(root: Pid, but: &Others) -> bool {
 /// Kills the children of `root`, a child subreaper, again and again until no new one comes: whoever
 /// forks itself away, and be it into a new session each time, becomes one of them at each step, and
 /// a look at them is much faster than one at all processes (`man 5 proc_pid_children`; not every
-/// kernel has it). By number: ours are not reaped meanwhile, and of others' the numbers do not go
-/// round in the moment since they were read.
+/// kernel has it). By number: our own are not reaped meanwhile, and of the supervisor's, which reaps
+/// too, numbers do not come round in the moment since they were read.
 fn kill_children(root: Pid, but: &Others) {
     const LONGEST: Duration = Duration::from_millis(30);
     const QUIET_AFTER: usize = 3;

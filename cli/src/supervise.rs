@@ -9,7 +9,8 @@
 //!             limits.terminate                 limits.kill
 //!   [running] ----------------> [terminating] -------------+
 //!      |  \                          |                      v
-//!      |   `-- channel ends, Kill --------------------> [killing] (SIGKILL each 10 ms)
+//!      |   `-- channel ends, Kill, no grace ----------> [killing] (SIGKILL again after 10 ms,
+//!      |                             |                      |      then ever later, to 500 ms)
 //!      |                             |                      |
 //!      | the command ends            | no child is left     | no child is left
 //!      v                             v                      v

@@ -4,7 +4,7 @@ use super::{Excuse, Number, Row};
 
 const POSTGRES: Excuse = Excuse::Issue(6, "the Postgres driver");
 const NO_QUORUM: Excuse =
-    Excuse::CannotApply("each store that is built is one server: there is no majority to win");
+    Excuse::CannotApply("no driver asks several servers: etcd's agree among themselves");
 
 const NO_CLUSTER: Excuse = Excuse::CannotApply(
     "a Redis Cluster is refused at connect; that all keys of a lock share a slot is F35",

@@ -4,7 +4,7 @@ use super::{Excuse, Number, Row};
 
 const POSTGRES: Excuse = Excuse::Issue(6, "the Postgres driver");
 const NO_QUORUM: Excuse =
-    Excuse::CannotApply("each store that is built is one server: there is no majority to win");
+    Excuse::CannotApply("no driver asks several servers: etcd's agree among themselves");
 
 const fn shown(number: u16, what: &'static str) -> Row {
     Row::shown(Number::fault(number), what)
