@@ -32,6 +32,11 @@ impl Core {
     pub(crate) async fn attempt(&self, claim: &Claim) -> Result<Acquired, Failure> {
         let from = BootClock.now();
         let Claim { name, owner, .. } = claim;
+        // Before anything else: whatever this call comes to lasts so long, and a release by owner
+        // from now on ends it.
+        if !self.standing.claims(*owner, name, from.saturating_add(claim.ttl.get())) {
+            return Err(Failure::Contended);
+        }
         if let Some(first) = self.watches.first(name, *owner)
             && let Some(grant) = self.take_turn(claim, first, from).await?
         {
@@ -40,7 +45,6 @@ impl Core {
         if claim.queue {
             self.open_slot(claim).await;
         }
-        self.standing.claims(*owner, name, from.saturating_add(claim.ttl.get()));
         for _ in 0..ROUNDS {
             let Some(carrier) = self.carrier(claim).await? else { continue };
             let known = self.floor.to_claim(claim.above).await?;
@@ -259,6 +263,9 @@ impl Core {
         let lease = own.lease();
         if lease == current.lease() {
             return Ok(current.is_alive().then(|| current.clone()));
+        }
+        if self.sessions.has_retired(lease) {
+            return Ok(None);
         }
         if let Some(session) = self.sessions.find(lease) {
             return Ok(session.is_alive().then_some(Carrier::Shared(session)));

@@ -1,9 +1,10 @@
 //! The driver: what each verb of the contract is made of.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use etcd_client::{GetOptions, SortOrder, SortTarget, Txn, TxnResponse};
+use etcd_client::{GetOptions, KeyValue, SortOrder, SortTarget, Txn, TxnResponse};
 use leasehold_api::{
     Acquired, Backend, BootClock, Claim, Clock, Error, HandedOver, Holder, Lease, LockName, Loss,
     Names, Operation, Owner, Profile, Released, Renewal, Ticket, Token, Ttl, async_trait,
@@ -158,14 +159,34 @@ impl Core {
     }
 
     /// Deletes the claims that wait over a floor that is too low now, which so claim anew. Those
-    /// who hold keep what they have.
+    /// who hold keep what they have. Done when a look finds none.
     async fn send_back_waiters(&self, names: Names<'_>, above: Token) -> Result<(), Failure> {
+        const ROUNDS: usize = 16;
+        for _ in 0..ROUNDS {
+            let waiting = self.waiting_too_low(names, above).await?;
+            if waiting.is_empty() {
+                return Ok(());
+            }
+            // The youngest first, so that who is before it is still there.
+            for (kv, before) in waiting.iter().rev() {
+                self.send_back(kv.key(), kv.mod_revision(), before).await?;
+            }
+        }
+        Err(Failure::Contended)
+    }
+
+    /// Who waits with a token that is not above this one, the oldest first, and the key before each.
+    async fn waiting_too_low(
+        &self,
+        names: Names<'_>,
+        above: Token,
+    ) -> Result<Vec<(KeyValue, Vec<u8>)>, Failure> {
         let beginning = match names {
             Names::One(name) => self.keys.line(name),
             Names::All => self.keys.beginning(""),
         };
-        let options =
-            GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend);
+        let oldest_first = (SortTarget::Create, SortOrder::Ascend);
+        let options = GetOptions::new().with_prefix().with_sort(oldest_first.0, oldest_first.1);
         let answer = self
             .link
             .call(Duration::from_secs(1), |client| {
@@ -174,17 +195,18 @@ impl Core {
                 async move { kv.get(from, Some(options)).await }
             })
             .await?;
-        let mut seen = std::collections::HashMap::new();
+        let mut last = HashMap::new();
+        let mut waiting = Vec::new();
         for kv in answer.kvs() {
             let Some((name, _)) = self.keys.read(kv.key()) else { continue };
-            let Some(before) = seen.insert(name, kv.key().to_vec()) else { continue };
+            let Some(before) = last.insert(name, kv.key().to_vec()) else { continue };
             let token = untouched_record(kv)
                 .and_then(|record| record::token(record.floor, kv.create_revision()));
             if token.is_some_and(|token| token <= above) {
-                self.send_back(kv.key(), kv.mod_revision(), &before).await?;
+                waiting.push((kv.clone(), before));
             }
         }
-        Ok(())
+        Ok(waiting)
     }
 
     /// Invariant: only a claim that waits is deleted: one that another key stands before.

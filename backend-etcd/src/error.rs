@@ -299,7 +299,7 @@ impl Failure {
             }
             Self::GivenUp => {
                 let message = "its owner was released meanwhile";
-                return (Refused, Some("GIVEN_UP"), message.to_owned());
+                return (Busy, Some("GIVEN_UP"), message.to_owned());
             }
             Self::Contended => {
                 let message = "others changed floor and sessions again and again meanwhile";

@@ -32,8 +32,12 @@ impl Core {
         yields: bool,
     ) -> Result<HandedOver, Failure> {
         let from = BootClock.now();
-        self.standing.claims(claim.owner, &claim.name, from.saturating_add(claim.ttl.get()));
-        let created = match self.holdings.get(lease.owner) {
+        if !self.standing.claims(claim.owner, &claim.name, from.saturating_add(claim.ttl.get())) {
+            return Err(Failure::Contended);
+        }
+        let held = self.holdings.get(lease.owner);
+        let was_own = held.as_ref().is_some_and(|held| matches!(held.carrier, Carrier::Own(_)));
+        let created = match held {
             Some(held) if held.token != lease.token || held.name != lease.name => {
                 return Ok(HandedOver::NotMine(Loss::TakenOver));
             }
@@ -56,7 +60,7 @@ impl Core {
             }
             let round = Round { lease, claim, created, carrier, known, watches, from };
             if let Step::Done(answer) = self.one_hand_over(&round, yields).await? {
-                if self.sessions.late(lease.owner).is_none() {
+                if self.settle(lease.owner, was_own).await {
                     self.standing.is_over(lease.owner);
                 }
                 self.watches.forgets(lease.owner);

@@ -58,10 +58,13 @@ enum State {
         events: Vec<Event>,
         proven: bool,
     },
+    /// `since` is the revision at which the store was seen so: what the watch tells of earlier times
+    /// comes late, and is in it.
     Waiting {
         mine: Mine,
         before: HashSet<Place>,
         proven: bool,
+        since: i64,
     },
     First(First),
     /// The key is gone, or nobody knows: the claim has to look.
@@ -114,6 +117,13 @@ impl Line {
         slot.state = State::Entering { events: Vec::new(), proven };
     }
 
+    /// The same for one that is open already, once the line is watched.
+    pub(crate) fn open_again(&mut self, owner: Owner) {
+        if self.slots.contains_key(&owner) {
+            self.open(owner);
+        }
+    }
+
     /// Closes a slot; says whether there was one.
     pub(crate) fn close(&mut self, owner: Owner) -> bool {
         let closed = self.slots.remove(&owner).is_some();
@@ -147,8 +157,8 @@ impl Line {
             // The watch broke meanwhile.
             _ => (Vec::new(), false),
         };
-        slot.state = State::Waiting { mine, before, proven };
-        for event in events.into_iter().filter(|event| event.revision > revision) {
+        slot.state = State::Waiting { mine, before, proven, since: revision };
+        for event in events {
             slot.sees(owner, &event);
         }
     }
@@ -194,7 +204,8 @@ impl Slot {
         let is_mine = |event: &Event| *event.place == *owner.to_string().as_bytes();
         match &mut self.state {
             State::Entering { events, .. } => events.push(event.clone()),
-            State::Waiting { mine, before, proven } => {
+            State::Waiting { since, .. } if event.revision <= *since => {}
+            State::Waiting { mine, before, proven, .. } => {
                 if is_mine(event) {
                     self.state = State::Unknown;
                     self.woken.notify_one();
@@ -276,6 +287,15 @@ mod tests {
         line.sees(&deleted(12, 2)); // after, and before its answer was read
         line.entered(owner, mine(10), before([2]), 10);
         assert_eq!(line.first(owner).unwrap().since, 12);
+    }
+
+    #[test]
+    fn what_is_told_late_of_the_time_before_it_entered_does_not_count() {
+        let (mut line, owner) = line([1, 2]);
+        // 1 was deleted, and stood there again before this claim entered at 10.
+        line.sees(&deleted(8, 1));
+        line.sees(&deleted(11, 2));
+        assert!(line.first(owner).is_none(), "1 is still before it");
     }
 
     #[test]

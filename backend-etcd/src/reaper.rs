@@ -23,6 +23,9 @@ async fn look(core: &Arc<Core>) {
     core.retire_ended();
     let left = core.standing.left_behind(AT_ONCE);
     // What fails is tried again in a while.
-    let give_back = left.iter().map(|ticket| core.give_back(ticket, None));
-    let _ = join_all(give_back).await;
+    let give_back = left.iter().map(|ticket| async {
+        let _ = core.give_back(ticket, None).await;
+        core.standing.was_reaped(ticket.owner);
+    });
+    join_all(give_back).await;
 }

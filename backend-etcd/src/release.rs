@@ -213,7 +213,7 @@ impl Core {
     }
 
     /// Sees to it that no claim of this owner can still land; says whether that is certain.
-    async fn settle(&self, owner: Owner, is_own: bool) -> bool {
+    pub(crate) async fn settle(&self, owner: Owner, is_own: bool) -> bool {
         if is_own || self.standing.may_be_on_its_own(owner) {
             // Its number comes from the owner, and no key can be put on it any more.
             if session::revoke(&self.link, OwnLease::number(owner)).await.is_err() {

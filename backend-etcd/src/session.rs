@@ -39,6 +39,8 @@ pub(crate) struct Sessions {
     by_length: Mutex<HashMap<i64, Arc<Session>>>,
     /// Those that have ended and may still be there.
     retired: Mutex<Vec<Arc<Session>>>,
+    /// Those that have ended, until somebody is told.
+    untold: Mutex<Vec<Arc<Session>>>,
     /// One at a time is opened.
     opening: tokio::sync::Mutex<()>,
 }
@@ -89,8 +91,9 @@ const BUMPED_EVERY: Duration = Duration::from_millis(50);
 
 impl Sessions {
     pub(crate) fn new(keys: Arc<Keys>, link: Link) -> Self {
-        let (by_length, retired) = (Mutex::default(), Mutex::default());
-        Self { keys, link, by_length, retired, opening: tokio::sync::Mutex::default() }
+        let (by_length, retired, untold) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let opening = tokio::sync::Mutex::default();
+        Self { keys, link, by_length, retired, untold, opening }
     }
 
     /// The session for claims of so many seconds, fresh enough to join: at least two thirds of it
@@ -131,9 +134,14 @@ impl Sessions {
         alive.into_iter().chain(retired).find_map(late)
     }
 
-    /// Takes the sessions that have ended out of use, and revokes their leases in the background;
-    /// answers them.
+    /// Takes the sessions that have ended out of use, and answers all of whom nobody was told yet.
     pub(crate) fn retire_ended(&self) -> Vec<Arc<Session>> {
+        self.retire();
+        std::mem::take(&mut *self.untold())
+    }
+
+    /// Takes the sessions that have ended out of use, and revokes their leases in the background.
+    fn retire(&self) {
         let mut ended = Vec::new();
         self.by_length().retain(|_, session| {
             let alive = session.is_alive();
@@ -149,7 +157,7 @@ impl Sessions {
             let (link, session) = (self.link.clone(), session.clone());
             tokio::spawn(async move { session.revoke(&link).await });
         }
-        ended
+        self.untold().extend(ended);
     }
 
     /// Whether this lease was one of ours, and nobody may keep it alive any more.
@@ -167,12 +175,9 @@ impl Sessions {
             return Ok(Some(session));
         }
         {
-            let mut sessions = self.by_length();
-            let full = sessions.len() >= MOST && !sessions.contains_key(&seconds);
-            if full {
-                sessions.retain(|_, session| session.is_alive());
-            }
-            if full && sessions.len() >= MOST {
+            self.retire();
+            let sessions = self.by_length();
+            if sessions.len() >= MOST && !sessions.contains_key(&seconds) {
                 return Ok(None);
             }
         }
@@ -197,9 +202,13 @@ impl Sessions {
             .await?;
         let epoch = i64::try_from(revision(put.header())?).unwrap_or(i64::MAX);
         let session = Arc::new(Session::new(id, epoch_key, ttl, begun, epoch));
-        self.retire_ended();
+        self.retire();
         self.by_length().insert(seconds, session.clone());
         Ok(Some(session))
+    }
+
+    fn untold(&self) -> MutexGuard<'_, Vec<Arc<Session>>> {
+        self.untold.lock().expect("nothing panics while it holds this lock")
     }
 
     fn retired(&self) -> MutexGuard<'_, Vec<Arc<Session>>> {
@@ -279,7 +288,7 @@ impl Session {
         {
             let state = self.state();
             let by_another = state.answered >= came || (!always && self.is_fresh_in(&state));
-            if by_another {
+            if by_another && !self.ended.load(Ordering::SeqCst) {
                 return Ok((state.answered, state.ttl));
             }
         }

@@ -20,6 +20,9 @@ const KEEP: Duration = Duration::from_secs(60);
 /// How long after an attempt that failed the next is made.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// No attempt to give something back is waited for any longer: its task may have ended.
+const REAPED_WITHIN: Duration = Duration::from_secs(10);
+
 #[derive(Debug, Default)]
 pub(crate) struct Standing(Mutex<HashMap<Owner, Entry>>);
 
@@ -31,20 +34,35 @@ struct Entry {
     own: bool,
     /// It was released by owner: a call of this owner that is still under way sends no more.
     given_up: bool,
+    /// Until when the reaper may be giving it back.
+    reaped_until: Option<Instant>,
 }
 
 impl Standing {
-    /// A claim goes out, or is asked for again.
-    pub(crate) fn claims(&self, owner: Owner, name: &LockName, until: Instant) {
+    /// A claim goes out, or is asked for again; not while it is being given back, as then what it
+    /// gets could be taken from it: says whether it may.
+    pub(crate) fn claims(&self, owner: Owner, name: &LockName, until: Instant) -> bool {
         let mut entries = self.entries();
         let entry = entries.entry(owner).or_insert_with(|| Entry {
             name: name.clone(),
             until,
             own: false,
             given_up: false,
+            reaped_until: None,
         });
+        if entry.reaped_until.is_some_and(|reaped| BootClock.now() < reaped) {
+            return false;
+        }
         entry.until = entry.until.max(until);
         entry.given_up = false;
+        true
+    }
+
+    /// The reaper is through with it, if only for now.
+    pub(crate) fn was_reaped(&self, owner: Owner) {
+        if let Some(entry) = self.entries().get_mut(&owner) {
+            entry.reaped_until = None;
+        }
     }
 
     /// A release by owner begins.
@@ -92,6 +110,7 @@ impl Standing {
             .filter(|(_, entry)| !entry.own && now >= entry.until.saturating_add(GRACE));
         let give_back = |(owner, entry): (&Owner, &mut Entry)| {
             entry.until = now.saturating_add(AGAIN);
+            entry.reaped_until = Some(now.saturating_add(REAPED_WITHIN));
             Ticket::by_owner(entry.name.clone(), *owner)
         };
         late.take(most).map(give_back).collect()
@@ -122,6 +141,10 @@ mod tests {
         let left = standing.left_behind(10);
         assert_eq!(left.iter().map(|ticket| ticket.owner).collect::<Vec<_>>(), [late]);
         assert!(standing.left_behind(10).is_empty(), "it is being given back");
+        let until = BootClock.now().saturating_add(Duration::from_secs(60));
+        assert!(!standing.claims(late, &name, until), "what it got would be given back");
+        standing.was_reaped(late);
+        assert!(standing.claims(late, &name, until));
         assert!(standing.may_be_on_its_own(own));
     }
 

@@ -12,6 +12,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -55,6 +56,9 @@ struct Shared {
     /// There is something to watch, or to watch no more.
     wanted: Notify,
     lost: mpsc::UnboundedSender<(Owner, Loss)>,
+    /// The next watch's number. None is used twice, also not by another stream: a cancellation may
+    /// come late.
+    next_id: AtomicI64,
 }
 
 /// What a watch is over.
@@ -68,15 +72,15 @@ enum Target {
 struct Stream {
     ask: WatchRequestSender,
     targets: HashMap<i64, Target>,
-    next: i64,
 }
 
 impl Watches {
     pub(crate) fn new(link: Link, keys: Arc<Keys>, holdings: Arc<Holdings>) -> Self {
         let (lost, losses) = mpsc::unbounded_channel();
         let (lines, fresh, cancelled) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let wanted = Notify::new();
-        let shared = Shared { link, keys, lines, fresh, holdings, cancelled, wanted, lost };
+        let (wanted, next_id) = (Notify::new(), AtomicI64::new(2)); // 1 is the stream's first
+        let shared =
+            Shared { link, keys, lines, fresh, holdings, cancelled, wanted, lost, next_id };
         let losses = tokio::sync::Mutex::new(losses);
         Self { shared: Arc::new(shared), task: Mutex::default(), losses }
     }
@@ -98,7 +102,7 @@ impl Watches {
             let open = watched.wait_for(is_watched);
             let _ = timeout(patience, open).await;
             if let Some(line) = self.shared.lines().get_mut(name) {
-                line.open(owner);
+                line.open_again(owner);
             }
         }
     }
@@ -264,7 +268,7 @@ impl Shared {
         };
         let (ask, mut answers) = opened.map_err(Failure::from)?.split();
         self.cancelled().clear();
-        let mut stream = Stream { ask, targets: HashMap::new(), next: 2 };
+        let mut stream = Stream { ask, targets: HashMap::new() };
         trace::watching(&self.link.options().place(), wire.generation);
         self.serve(&mut stream, &mut answers, &mut generations).await
     }
@@ -319,7 +323,7 @@ impl Shared {
             for name in fresh {
                 let Some(line) = lines.get_mut(&name) else { continue };
                 if *line.watched.borrow() == Watched::No {
-                    let id = stream.number(Target::Line(name.clone()));
+                    let id = stream.number(self, Target::Line(name.clone()));
                     line.watched.send_replace(Watched::Asked(id));
                     asked.push((id, self.keys.line(&name)));
                 }
@@ -348,7 +352,7 @@ impl Shared {
         holding: &Holding,
         since: i64,
     ) -> Result<(), Failure> {
-        let id = stream.number(Target::Key(owner));
+        let id = stream.number(self, Target::Key(owner));
         if !self.holdings.watch(owner, Watched::Asked(id), Some(since)) {
             stream.targets.remove(&id); // it was released meanwhile
             return Ok(());
@@ -506,9 +510,8 @@ impl Shared {
 
 impl Stream {
     /// A number for a watch that is about to be asked for.
-    fn number(&mut self, target: Target) -> i64 {
-        let id = self.next;
-        self.next += 1;
+    fn number(&mut self, of: &Shared, target: Target) -> i64 {
+        let id = of.next_id.fetch_add(1, Ordering::Relaxed);
         self.targets.insert(id, target);
         id
     }
