@@ -258,7 +258,15 @@ impl Session {
         expired || self.revoked.load(Ordering::SeqCst)
     }
 
+    /// Not before its TTL is over: that is what its grants' validities say.
     async fn revoke(&self, link: &Link) {
+        let over = {
+            let state = self.state();
+            state.answered.saturating_add(state.ttl)
+        };
+        if !self.revoked.load(Ordering::SeqCst) {
+            BootClock.sleep_until(over).await;
+        }
         let revoked = revoke(link, self.id).await;
         if revoked.is_ok() {
             self.revoked.store(true, Ordering::SeqCst);
