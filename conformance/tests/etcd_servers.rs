@@ -72,6 +72,12 @@ fn put(address: SocketAddr) -> std::io::Result<Value> {
     ask(address, "kv/put", &json!({"key": KEY, "value": KEY}))
 }
 
+/// Whether a read fails because of an election.
+fn is_unavailable(address: SocketAddr) -> bool {
+    const UNAVAILABLE: u64 = 14;
+    ask(address, "kv/range", &json!({"key": KEY})).unwrap()["code"] == UNAVAILABLE
+}
+
 /// How often the key was written since it is there.
 fn version(address: SocketAddr) -> u64 {
     let answer = ask(address, "kv/range", &json!({"key": KEY})).unwrap();
@@ -349,6 +355,10 @@ async fn is_isolated(way: Way) -> Verdict {
     let started = Instant::now();
     while !renews(at(follower), &lease) {
         ensure!(started.elapsed() < 10 * SECOND, "it does not rejoin");
+    }
+    // Who comes back has a newer term: there is an election, which reads do not outlast.
+    while is_unavailable(at(follower)) {
+        ensure!(started.elapsed() < 10 * SECOND, "the election does not end");
     }
     assert_eq!(version(at(follower)), 2);
 
