@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, getpid, getsid, kill_process, kill_process_group, pidfd_open,
+    Pid, PidfdFlags, Signal, getpid, kill_process, kill_process_group, pidfd_open,
     pidfd_send_signal,
 };
 
@@ -90,12 +90,13 @@ pub(crate) fn signal_all_below(root: Pid, but: &Others, signal: Signal) -> io::R
 /// tells of its group.
 ///
 /// A session is inherited, and left by beginning another: whoever is in one that is not ours, and is
-/// below us, is there with descendants of ours only.
+/// below us, is there with descendants of ours only. Ours is 0 in a pid namespace that it began
+/// outside of.
 fn kill_groups(below: &HashSet<i32>, all: &HashMap<i32, Seen>) {
-    let Ok(ours) = getsid(None) else { return };
+    let Some(us) = all.get(&getpid().as_raw_pid()) else { return };
     let theirs = below.iter().map(|number| all[number]);
     let groups: HashSet<i32> =
-        theirs.filter(|seen| seen.session != ours.as_raw_pid()).map(|seen| seen.group).collect();
+        theirs.filter(|seen| seen.session != us.session).map(|seen| seen.group).collect();
     for group in groups {
         // No other group has this number yet: all other numbers would have to be used first.
         if let Some(group) = Pid::from_raw(group) {

@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use nix::sys::signal::{SigSet, Signal};
-use rustix::process::{Pid, getpgrp};
+use rustix::process::Pid;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
 /// The terminal that controls this process. While the command runs, its group has the foreground
@@ -30,7 +30,7 @@ impl Terminal {
     /// Gives the foreground to this group, if it is ours. Answers whether the group has it now.
     pub(crate) fn give(&mut self, group: Pid) -> bool {
         let foreground = tcgetpgrp(&self.device).ok();
-        if foreground == Some(getpgrp()) && tcsetpgrp(&self.device, group).is_ok() {
+        if foreground.is_some() && foreground == ours() && tcsetpgrp(&self.device, group).is_ok() {
             self.given = Some(group);
             return true;
         }
@@ -41,11 +41,16 @@ impl Terminal {
     pub(crate) fn take_back(&mut self) -> bool {
         let had_it =
             self.given.take().is_some_and(|group| tcgetpgrp(&self.device).ok() == Some(group));
-        if had_it {
-            let _ = tcsetpgrp(&self.device, getpgrp());
+        if let Some(group) = ours().filter(|_| had_it) {
+            let _ = tcsetpgrp(&self.device, group);
         }
         had_it
     }
+}
+
+/// Our process group; `None` in a pid namespace that it was formed outside of, where it has no number.
+fn ours() -> Option<Pid> {
+    Pid::from_raw(nix::unistd::getpgrp().as_raw())
 }
 
 impl Drop for Terminal {

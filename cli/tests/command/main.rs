@@ -68,6 +68,7 @@ leasehold_conformance::tests! {
     surroundings::what_can_not_be_killed_after_a_loss_is_76_and_said,
     surroundings::a_lock_is_kept_while_processes_can_not_be_looked_at,
     surroundings::the_proc_of_another_pid_namespace_is_70_and_runs_nothing,
+    surroundings::a_session_from_outside_the_pid_namespace_changes_nothing,
     surroundings::without_pidfds_what_left_the_group_is_ended_too,
     escaping::a_process_whose_first_thread_has_ended_is_ended_too,
     escaping::a_process_that_forks_itself_away_is_ended_too,

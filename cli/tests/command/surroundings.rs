@@ -10,6 +10,7 @@ use crate::common::{
     Heart, LONG, children_of, leasehold, run, run_by, shared, status, supervisor_of, told, told_by,
     until, works_here,
 };
+use crate::terminal::on_a_terminal;
 
 /// A heart of a user whose processes `leasehold` may not signal.
 struct Untouchable(Heart);
@@ -111,6 +112,23 @@ pub(crate) async fn the_proc_of_another_pid_namespace_is_70_and_runs_nothing() -
     for says in ["/proc", "pid namespace"] {
         ensure!(told.err.contains(says), "no {says} in {told:?}");
     }
+    Ok(())
+}
+
+/// As in a container that something was started in from outside: neither the session nor the group
+/// of `leasehold` has a number there.
+pub(crate) async fn a_session_from_outside_the_pid_namespace_changes_nothing() -> Verdict {
+    let server = shared().await?;
+    let inside = ["unshare", "--pid", "--fork", "--mount-proc"];
+    works_here(&inside, "pid namespace")?;
+    let script = "ps -o sid= -p $PPID; setsid sleep 600 > /dev/null 2>&1 & exit 3";
+    let words = ["--kill-after", "100ms", "inside", "--", "sh", "-c", script];
+    let left = told(run_by(&inside, server.url(), &words)).await;
+    ensure!(left.code == Some(3) && left.err.is_empty(), "{left:?}");
+    ensure!(left.out.trim() == "0", "its session has a number: the test shows nothing: {left:?}");
+    let shell = "unshare --pid --fork --mount-proc $leasehold run inside -- echo it runs";
+    let told = told_by(on_a_terminal(server.url(), shell)?).await;
+    ensure!(told.code == Some(0) && told.out.trim() == "it runs", "{told:?}");
     Ok(())
 }
 
