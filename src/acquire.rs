@@ -55,27 +55,53 @@ pub(crate) async fn acquire(
     waiter: Waiter,
     wait: Option<Duration>,
 ) -> Result<Guard, Error> {
-    let now = client.clock.now();
-    let end = now.saturating_add(wait.unwrap_or(Duration::MAX));
-    let asks_once = wait.is_some_and(|wait| wait.is_zero());
-    let waiter = Arc::new(waiter);
     let _under_way = client.acquisitions.token();
-    let mut told = Acquisition::begin(client, &waiter.claim, Some(now));
+    let began = client.clock.now();
+    let end = began.saturating_add(wait.unwrap_or(Duration::MAX));
+    let asks_once = wait.is_some_and(|wait| wait.is_zero());
+    let mut waiter = Arc::new(waiter);
+    let mut pause = Pause::new(&waiter.claim);
+    loop {
+        let entered_at = client.clock.now();
+        match stand_in_line(client, &waiter, began, end, asks_once).await {
+            // What that owner left is freed, whenever it lands: it can't be asked for again.
+            Err(error) if error.kind() == ErrorKind::TooLate => {
+                let again = pause.next(entered_at);
+                if again.max(client.clock.now()) >= end {
+                    return Err(error);
+                }
+                sleep_until(client, again).await?;
+                waiter = Arc::new(waiter.with_another_owner());
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Waits as one owner.
+async fn stand_in_line(
+    client: &Arc<Lifeline>,
+    waiter: &Arc<Waiter>,
+    began: Instant,
+    end: Instant,
+    asks_once: bool,
+) -> Result<Guard, Error> {
+    let mut told = Acquisition::begin(client, &waiter.claim, Some(began));
     let span = told.span();
-    let stands_in_line = async {
-        let holder = client.queue.enter(&waiter);
+    let waits = async {
+        let holder = client.queue.enter(waiter);
         if let Some(holder) = holder {
-            warn_of_self_wait(client, &holder, &waiter);
+            warn_of_self_wait(client, &holder, waiter);
         }
         let traces = Traces { client, claim: &waiter.claim, left: false };
         let told = &mut told;
-        let mut claimant = Claimant { traces, waiter: &waiter, in_line: true, told };
+        let mut claimant = Claimant { traces, waiter, in_line: true, told };
         match claimant.turn_comes(end).await? {
             Start::Granted(guard) => Ok(guard),
             Start::Store { queued, last } => claimant.contend(end, asks_once, queued, last).await,
         }
     };
-    let outcome = stands_in_line.instrument(span).await;
+    let outcome = waits.instrument(span).await;
     told.ends(outcome.as_ref().map(Some));
     outcome
 }
@@ -181,10 +207,8 @@ impl Claimant<'_, '_> {
         // Who takes a lost lease off the schedule settles it.
         match held.live(client.clock.now()) {
             Ok(_) => Ok(Guard::new(client.clone(), held)),
-            Err(Over::Lost(Loss::Deadline)) => Err(too_late(client)),
             Err(Over::Lost(Loss::Closed)) => Err(client.closed_error(Operation::Acquire)),
-            Err(Over::Lost(loss)) => Err(Error::lost(Operation::Acquire, loss)),
-            Err(Over::Ended) => Err(Error::lost(Operation::Acquire, Loss::Gone)),
+            Err(Over::Lost(_) | Over::Ended) => Err(too_late(client)),
         }
     }
 
@@ -253,7 +277,7 @@ impl Claimant<'_, '_> {
                         self.told.asks_again(&error);
                         last = Last::Failed(error);
                         // No pause, if it took its time to fail.
-                        self.sleep_until(pause.next(asked_at).min(end)).await?;
+                        sleep_until(client, pause.next(asked_at).min(end)).await?;
                         if client.clock.now() >= end {
                             break;
                         }
@@ -272,7 +296,7 @@ impl Claimant<'_, '_> {
             let until = free_at.map_or(recheck, |free_at| free_at.min(recheck));
             tokio::select! {
                 biased;
-                woken = self.sleep_until(until) => woken?,
+                woken = sleep_until(client, until) => woken?,
                 () = client.backend.wake(&claim) => {}
             }
         }
@@ -280,15 +304,6 @@ impl Claimant<'_, '_> {
             Last::Failed(error) => Err(error),
             Last::Held(holder) => Err(self.not_acquired(holder)),
             Last::Nothing => Err(self.not_acquired(None)),
-        }
-    }
-
-    /// Sleeps, unless the client is closed.
-    async fn sleep_until(&self, at: Instant) -> Result<(), Error> {
-        let client = self.traces.client;
-        tokio::select! {
-            () = client.closed.cancelled() => Err(client.closed_error(Operation::Acquire)),
-            () = client.clock.sleep_until(at) => Ok(()),
         }
     }
 
@@ -317,6 +332,14 @@ impl Claimant<'_, '_> {
         Error::new(ErrorKind::NotAcquired, Operation::Acquire, message)
             .with_backend(client.backend.profile().backend)
             .with_holder(holder)
+    }
+}
+
+/// Sleeps, unless the client is closed.
+async fn sleep_until(client: &Lifeline, at: Instant) -> Result<(), Error> {
+    tokio::select! {
+        () = client.closed.cancelled() => Err(client.closed_error(Operation::Acquire)),
+        () = client.clock.sleep_until(at) => Ok(()),
     }
 }
 
@@ -371,7 +394,7 @@ fn begin(
 }
 
 fn too_late(client: &Arc<Lifeline>) -> Error {
-    let message = "the grant came after its own deadline; it is released";
+    let message = "the grant was over when it came; it is released";
     Error::new(ErrorKind::TooLate, Operation::Acquire, message)
         .with_backend(client.backend.profile().backend)
 }

@@ -85,8 +85,8 @@ impl Lock {
     /// # Errors
     ///
     /// `BadInput` for an option outside its limits; `Unreachable`, `Auth`, `Refused`,
-    /// `NotPrimary`, `Busy` or `Indeterminate` from the backend; `TooLate` for a grant that came
-    /// after its own deadline; `Closed`; `Forked`.
+    /// `NotPrimary`, `Busy` or `Indeterminate` from the backend; `TooLate` for a grant that was over
+    /// when it came; `Closed`; `Forked`.
     ///
     /// # Cancel safety
     ///
@@ -112,7 +112,8 @@ impl Lock {
     /// Acquires, waiting for at most `wait` by the client's clock. A wait of zero asks once.
     ///
     /// Tasks of one client get a name in the order in which they asked. While the backend can't
-    /// be reached or is busy, it is asked again until the wait ends.
+    /// be reached or is busy, it is asked again until the wait ends. A grant that was over when it
+    /// came is released, and the task enters the line anew.
     ///
     /// # Errors
     ///

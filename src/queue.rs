@@ -62,6 +62,13 @@ impl Waiter {
         Self { claim, terms, task: tokio::task::try_id(), moved: Notify::new() }
     }
 
+    /// One that asks for the same.
+    pub(crate) fn with_another_owner(&self) -> Self {
+        let mut claim = self.claim.clone();
+        claim.owner = Owner::random();
+        Self::new(claim, self.terms.clone())
+    }
+
     /// Ends when its turn may have changed.
     pub(crate) async fn moved(&self) {
         self.moved.notified().await;

@@ -26,7 +26,7 @@ pub enum ErrorKind {
     NotPrimary,
     /// The backend is there but can't serve just now (loading, busy, overloaded).
     Busy,
-    /// The lock was granted, but its deadline had passed when the answer came. It was released.
+    /// The lock was granted, but the grant was over when it came, and the wait too. It is released.
     TooLate,
     /// The lock was lost before; see [`Error::loss`].
     Lost,

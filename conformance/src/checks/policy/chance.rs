@@ -47,10 +47,7 @@ async fn c1_release_right_after_a_slow_grant_leaves_nothing_renewed(bench: &Benc
         let round = (0..AT_ONCE).map(|_| async {
             let name = bench.name();
             let lock = bench.lock(&locks, &name, 1)?.ttl(ttl);
-            let guard = match lock.acquire_within(bench.ttls(20).get()).await {
-                Err(error) if error.kind() == ErrorKind::TooLate => return Ok(name),
-                answer => answer?,
-            };
+            let guard = lock.acquire_within(bench.ttls(20).get()).await?;
             match guard.release().await {
                 Ok(()) => Ok(name),
                 // On a busy machine so short a TTL runs out, or its third, without an answer.

@@ -28,6 +28,7 @@ checks! { Loss:
     evicted_guard_learns_it_at_the_next_renewal [policy], "4.3", "the loss comes within a renewal's time, with its reason";
     loss_seen_by_the_driver_is_told_at_once [policy], "next_loss", "the guard is lost with the driver's reason, and freed";
     c21_c61_grant_after_its_deadline_is_refused [policy], "D4.2", "a grant that comes after its deadline is too late, and cleaned up";
+    wait_goes_on_after_a_grant_that_came_too_late [policy], "D4.2, D4.5", "another owner gets the lock within the same wait, and keeps it while the late grant is cleaned up";
     frozen_holder_is_lost_at_first_look [policy], "D4.2, D4.7", "after a freeze of 2 TTLs the first look says lost, and the next holder is left alone";
     c129_work_stops_at_the_loss [policy], "D3.2", "run ends with the loss, and the work is dropped";
     f19_c133_late_renewal_does_not_outlive_the_release [policy], "D4.6, 4.3", "a renewal that lands after the release revives nothing";
@@ -249,6 +250,22 @@ async fn c21_c61_grant_after_its_deadline_is_refused(bench: &Bench) -> Verdict {
     let answer = lock.try_acquire().await;
     ensure!(!answer.as_ref().is_ok_and(Option::is_some), "a grant past its deadline is a guard");
     drop(answer);
+    falls_free(bench, &*client, &name, now(&*client)).await
+}
+
+async fn wait_goes_on_after_a_grant_that_came_too_late(bench: &Bench) -> Verdict {
+    let (scripted, locks) = bench.scripted().await?;
+    let client = bench.client().await?;
+    let name = bench.name();
+    let frozen = Delay::Frozen(bench.ttls(2).get(), bench.time());
+    scripted.next(Verb::Acquire, [Step::Late(frozen, Landing::Before)]);
+    let guard = bench.lock(&locks, &name, 1)?.acquire_within(bench.ttls(10).get()).await?;
+    let first = &scripted.calls()[0];
+    ensure!(first.owner != Some(guard.owner()), "the late grant became a guard");
+    // What frees the first owner leaves the second one's lease alone.
+    pass(&*client, bench.ttls(2).get()).await;
+    ensure!(guard.is_held(), "lost {:?}", guard.token());
+    guard.release().await?;
     falls_free(bench, &*client, &name, now(&*client)).await
 }
 
