@@ -65,8 +65,8 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) target: Target,
 
-    /// How long the lease lasts without renewal: for so long a crash blocks others. At least 1s
-    /// [default: 30s]
+    /// How long the lease lasts without renewal: for so long a crash blocks others. At least 1s,
+    /// and what the lock server takes [default: 30s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) ttl: Option<Duration>,
 

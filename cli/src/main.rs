@@ -33,6 +33,9 @@ use crate::args::{Arguments, Verb};
 use crate::exit::{Failure, USAGE};
 
 fn main() -> ExitCode {
+    if let Err(error) = signals::outlive_file_size_limits() {
+        return end(Err(error.into()));
+    }
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == supervise::VERB) {
         return end(supervise::supervise(words.collect()));

@@ -16,6 +16,7 @@ use crate::waiting::Patience;
 pub(crate) struct Plan {
     pub(crate) name: LockName,
     pub(crate) ttl: Duration,
+    ttl_stands_in: Place,
     kill_after: Duration,
     min_hold: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
@@ -35,6 +36,15 @@ fn first<T>(flag: Option<T>, file: Option<T>, url: Option<T>) -> Option<(T, Plac
         .or_else(|| url.map(|value| (value, Place::Url)))
 }
 
+/// As people write it.
+fn shown(duration: Duration) -> String {
+    match duration.as_secs() / DAY {
+        // humantime would tell 31 days as a month and a rest.
+        days @ 1.. if duration == Duration::from_secs(days * DAY) => format!("{days}days"),
+        _ => humantime::format_duration(duration).to_string(),
+    }
+}
+
 impl Plan {
     /// Below that no command can be started and ended.
     const SHORTEST: Duration = Duration::from_secs(1);
@@ -43,11 +53,6 @@ impl Plan {
         let file = &settings.config;
         let name =
             LockName::new(&asked.name).map_err(|error| Failure::from(error).with_status(USAGE))?;
-        let shown = |duration: Duration| match duration.as_secs() / DAY {
-            // humantime would tell 31 days as a month and a rest.
-            days @ 1.. if duration == Duration::from_secs(days * DAY) => format!("{days}days"),
-            _ => humantime::format_duration(duration).to_string(),
-        };
         let ttl = first(asked.ttl, file.ttl, settings.of_url("ttl"));
         let (ttl, ttl_stands_in) = ttl.unwrap_or((Duration::from_secs(30), Place::Url));
         if ttl < Self::SHORTEST || Ttl::new(ttl).is_err() {
@@ -102,12 +107,22 @@ impl Plan {
         let patience = match wait {
             _ if asked.no_wait => Patience::None,
             // A wait without an end is none.
-            Some(wait) => {
-                Instant::now().checked_add(wait).map_or(Patience::Unlimited, Patience::Until)
-            }
+            Some(wait) => Instant::now()
+                .checked_add(wait)
+                .map_or(Patience::Unlimited, |end| Patience::Until(end, wait)),
             None => Patience::Unlimited,
         };
-        Ok(Self { name, ttl, kill_after, min_hold, max_hold, label, patience })
+        Ok(Self { name, ttl, ttl_stands_in, kill_after, min_hold, max_hold, label, patience })
+    }
+
+    /// Refuses a TTL that is below what the server keeps.
+    pub(crate) fn check(&self, locks: &Locks, settings: &Settings) -> Result<(), Failure> {
+        let floor = locks.profile().ttl_floor;
+        if self.ttl >= floor {
+            return Ok(());
+        }
+        let why = format!("the lock server takes {} or more", shown(floor));
+        Err(settings.refuse(self.ttl_stands_in, "ttl", &shown(self.ttl), &why))
     }
 
     pub(crate) fn lock(&self, locks: &Locks) -> Result<Lock, Error> {

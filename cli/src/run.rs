@@ -33,6 +33,7 @@ pub(crate) async fn run(asked: &Run) -> Result<u8, Failure> {
         locks = waiting::connect(&settings, plan.patience) => locks?,
         number = signals.next() => return Ok(ended_by(number)),
     };
+    plan.check(&locks, &settings)?;
     let acquired = tokio::select! {
         guard = async { waiting::acquire(&locks, &plan.lock(&locks)?, plan.patience).await } => {
             guard.map(Ok)

@@ -1,6 +1,7 @@
 //! The signals that are passed on to the command.
 
 use std::io;
+use std::sync::Arc;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -57,6 +58,16 @@ impl Passed {
         })
         .await
     }
+}
+
+/// A write to a file that may not grow (`ulimit -f`) fails from now on, as on a full disk, and does
+/// not end this process by SIGXFSZ. What it starts is ended by it as ever.
+pub(crate) fn outlive_file_size_limits() -> io::Result<()> {
+    let number = rustix::process::Signal::XFSZ.as_raw();
+    if !has(ignored_now(), number) {
+        signal_hook::flag::register(number, Arc::default())?;
+    }
+    Ok(())
 }
 
 /// The signals that this process ignores, as a set of bits: `SigIgn` in `man 5 proc_pid_status`.

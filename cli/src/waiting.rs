@@ -20,7 +20,8 @@ const UNREACHABLE: Duration = Duration::from_secs(30);
 pub(crate) enum Patience {
     /// One look.
     None,
-    Until(Instant),
+    /// Until then, which is so long from when it was asked for.
+    Until(Instant, Duration),
     Unlimited,
 }
 
@@ -29,7 +30,7 @@ impl Patience {
     fn with_an_unreachable_store(self) -> Duration {
         match self {
             Self::None => Duration::ZERO,
-            Self::Until(end) => end.saturating_duration_since(Instant::now()).min(UNREACHABLE),
+            Self::Until(end, _) => end.saturating_duration_since(Instant::now()).min(UNREACHABLE),
             Self::Unlimited => UNREACHABLE,
         }
     }
@@ -74,15 +75,15 @@ pub(crate) async fn acquire(
     let acquired = async {
         let (waited, acquired) = match patience {
             Patience::None => return try_once(locks, lock).await,
-            Patience::Until(end) => {
+            Patience::Until(end, asked) => {
                 let wait = end.saturating_duration_since(Instant::now());
-                (wait, lock.acquire_within(wait).await)
+                (asked, lock.acquire_within(wait).await)
             }
             Patience::Unlimited => (Duration::MAX, lock.acquire_unbounded().await),
         };
         match acquired {
             Err(error) if error.kind() == ErrorKind::NotAcquired => {
-                let within = format!(" within {}", rounded(waited));
+                let within = format!(" within {}", humantime::format_duration(waited));
                 Err(not_acquired(locks, lock, &within, error.holder()).await)
             }
             acquired => acquired.map_err(Failure::from),

@@ -46,6 +46,15 @@ pub(crate) async fn two_commands_never_overlap_and_the_status_tells_who() -> Ver
     Ok(())
 }
 
+/// As any other bad input.
+pub(crate) async fn a_ttl_below_what_the_server_takes_is_64() -> Verdict {
+    let server = Etcd::new().start().await?;
+    let told = told(run(server.url(), &["--ttl", "1s", "short", "--", "echo", "it runs"])).await;
+    ensure!(told.code == Some(64) && told.out.is_empty(), "{told:?}");
+    ensure!(told.err == "leasehold: --ttl 1s: the lock server takes 2s or more\n", "{told:?}");
+    Ok(())
+}
+
 pub(crate) async fn a_killed_leasehold_leaves_no_command_and_a_free_lock() -> Verdict {
     let (_server, url) = start().await?;
     let heart = Heart::new();

@@ -7,7 +7,7 @@ use leasehold_conformance::{Verdict, ensure};
 use rustix::process::Signal;
 
 use crate::common::{
-    Heart, first_line, leasehold, read_to, run, send, shared, status, told, told_by, with,
+    Heart, first_line, leasehold, read_to, run, run_by, send, shared, status, told, told_by, with,
 };
 use crate::terminal::on_a_terminal;
 
@@ -72,6 +72,29 @@ pub(crate) async fn an_eviction_is_told_to_both_sides() -> Verdict {
     ensure!(evicted.out.contains("within a third of its TTL"), "{evicted:?}");
     let told = told_by(child).await;
     ensure!(told.err.contains("it was evicted, or the server lost its data"), "{told:?}");
+    Ok(())
+}
+
+/// As a full disk does, a limit on files takes only the words.
+pub(crate) async fn what_may_not_be_written_down_ends_nothing() -> Verdict {
+    let server = shared().await?;
+    let folder = tempfile::tempdir()?;
+    let log = folder.path().join("log").display().to_string();
+    let limited = ["bash", "-c", "ulimit -f 0; exec \"$@\" 2> \"$0\"", &log];
+    let words = ["--ttl", "2s", "unwritten", "--", "sh", "-c", "echo out; exec sleep 600"];
+    let mut child = run_by(&limited, server.url(), &words).spawn()?;
+    read_to(child.stdout.as_mut().unwrap(), "out");
+    let token = status(server.url(), "unwritten").await["token"].to_string();
+    let mut evict = leasehold(server.url());
+    evict.args(["evict", "unwritten", "--token", &token]);
+    told(evict).await;
+    let told = told_by(child).await;
+    ensure!(told.code == Some(76), "{told:?}");
+    ensure!(std::fs::read(&log)?.is_empty(), "it was written: the test shows nothing");
+    // The command is ended by it as without `leasehold`: 25 is SIGXFSZ.
+    let words = ["unwritten", "--", "sh", "-c", "exec cat /proc/self/status > \"$0\"", &log];
+    let told = told_by(run_by(&limited, server.url(), &words).spawn()?).await;
+    ensure!(told.code == Some(128 + 25), "{told:?}");
     Ok(())
 }
 
