@@ -150,7 +150,6 @@ pub(crate) async fn what_forks_itself_away_is_ended_by_the_deadline() -> Verdict
         let words = ["--ttl", "3s", "--kill-after", "0s", stopped];
         let child = escaping.started(run(server.url(), &words)).await?;
         let supervisor = supervisor_of(&child).await?;
-        let stopped_at = now();
         match stopped {
             "leasehold" => send(&child, Signal::STOP),
             "server" => server.pause().await?,
@@ -159,6 +158,8 @@ pub(crate) async fn what_forks_itself_away_is_ended_by_the_deadline() -> Verdict
                 server.pause().await?;
             }
         }
+        // Renewals may have been answered until it stood still.
+        let stopped_at = now();
         tokio::time::sleep(Duration::from_secs(3)).await;
         escaping.ended_before(stopped_at + 3.0).await?;
         if stopped == "leasehold" {
