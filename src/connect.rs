@@ -26,14 +26,15 @@ const KEYS: [&str; 4] = ["guarantee", "scope", "ttl", "wait"];
 /// give at least; `guarantee=correctness` asks for `scope=network` unless one is named). The
 /// driver's own keys: for Redis and etcd `prefix` (of all keys; default `leasehold`), `timeout`
 /// (after so long a silence a connection is replaced; 2 s), `connect_timeout` (5 s: a server that
-/// can't be reached is asked again until then), and with TLS `tls_ca`, `tls_cert`, `tls_key` (files)
-/// and for etcd `tls_name`.
+/// can't be reached is asked again until then), and with TLS `tls_ca`, `tls_cert`, `tls_key`
+/// (files) and for etcd `tls_name`.
 ///
 /// # Errors
 ///
 /// `BadInput` for what is wrong with the URL, saying what is allowed; `Unsupported` for a scheme
 /// whose feature is not compiled in, or a server that won't do; `Guarantee` if the backend can't
-/// give what is asked for; `Unreachable`, `Auth`, `Refused`, `NotPrimary` or `Busy` from the backend.
+/// give what is asked for; `Unreachable`, `Auth`, `Refused`, `NotPrimary` or `Busy` from the
+/// backend.
 ///
 /// # Cancel safety
 ///

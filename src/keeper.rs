@@ -194,7 +194,8 @@ impl Plan {
         self.unplan(owner)
     }
 
-    /// Notes that renewals of a lease do not fail, or are no matter any more; says whether they did.
+    /// Notes that renewals of a lease do not fail, or are no matter any more; says whether they
+    /// did.
     fn recovers(&mut self, owner: Owner) -> bool {
         // Nearly always none fails, and then nothing is hashed.
         !self.failing.is_empty() && self.failing.remove(&owner)

@@ -85,8 +85,8 @@ impl Lock {
     /// # Errors
     ///
     /// `BadInput` for an option outside its limits; `Unreachable`, `Auth`, `Refused`,
-    /// `NotPrimary`, `Busy` or `Indeterminate` from the backend; `TooLate` for a grant that was over
-    /// when it came; `Closed`; `Forked`.
+    /// `NotPrimary`, `Busy` or `Indeterminate` from the backend; `TooLate` for a grant that was
+    /// over when it came; `Closed`; `Forked`.
     ///
     /// # Cancel safety
     ///

@@ -64,8 +64,8 @@ impl Locks {
 
     /// Ends the client: its guards are told that they are lost (`Closed`) and are released, its
     /// waits end with `Closed`; then it waits for queued releases and one round of clean-up, at
-    /// most min(longest TTL asked for, 10 s), by its clock. Later calls get `Closed`; a second close
-    /// has nothing left to do.
+    /// most min(longest TTL asked for, 10 s), by its clock. Later calls get `Closed`; a second
+    /// close has nothing left to do.
     ///
     /// # Errors
     ///

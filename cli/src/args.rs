@@ -212,8 +212,9 @@ pub(crate) struct Target {
     #[arg(long)]
     pub(crate) url: Option<String>,
 
-    /// A TOML file with `url` [default: as LEASEHOLD_URL says], and what else `run` takes: guarantee, ttl, wait, min_hold,
-    /// max_hold, kill_after, label. With a password in it, only its owner may read it
+    /// A TOML file with `url` [default: as LEASEHOLD_URL says], and what else `run` takes:
+    /// guarantee, ttl, wait, min_hold, max_hold, kill_after, label. With a password in it, only its
+    /// owner may read it
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::channel::{Channel, Ended, Limits, News, Order};
 use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND};
-use crate::family::{Others, kill_all_below};
+use crate::family::{AGAIN, Others, kill_all_below};
 use crate::output::say;
 use crate::signals::Passed;
 use crate::supervise::VERB;
@@ -92,7 +92,8 @@ impl Command {
 
     /// Moves the command's limits.
     pub(crate) fn limit(&mut self, limits: Limits) {
-        // Stopped, as by its own command, it would tell no end, and the lock would be kept for ever.
+        // Stopped, as by its own command, it would tell no end, and the lock would be kept for
+        // ever.
         let _ = rustix::process::kill_process(self.supervisor, Signal::CONT);
         // Unsent because the supervisor is stopped, the older and stricter ones hold.
         if self.sent != limits && self.channel.send(&Order::Limits(limits)).is_ok() {
@@ -163,7 +164,6 @@ impl Command {
     /// are gone. It gives up some time after the lock is lost, and not before: it must not be
     /// released while anything runs.
     pub(crate) async fn end_all(&self, guard: &Guard) -> bool {
-        const AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
         const GIVE_UP: Duration = Duration::from_secs(5);
         let _ = rustix::process::kill_process(self.supervisor, Signal::KILL);
         let mut again = AGAIN.0;

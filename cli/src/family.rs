@@ -10,6 +10,11 @@ use rustix::process::{
     pidfd_send_signal,
 };
 
+/// When what does not end is killed again, for what it forks meanwhile must go too: at first, and
+/// at most.
+pub(crate) const AGAIN: (Duration, Duration) =
+    (Duration::from_millis(10), Duration::from_millis(500));
+
 /// A process as `/proc` shows it. Number and start together are its identity: numbers are used
 /// again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,12 +90,12 @@ pub(crate) fn signal_all_below(root: Pid, but: &Others, signal: Signal) -> io::R
     Ok(found)
 }
 
-/// Kills the process groups of the sessions that began below us. The kernel does that in one step, so
-/// who forks itself away faster than anybody can look is caught too, also by what one that has ended
-/// tells of its group.
+/// Kills the process groups of the sessions that began below us. The kernel does that in one step,
+/// so who forks itself away faster than anybody can look is caught too, also by what one that has
+/// ended tells of its group.
 ///
-/// A session is inherited, and left by beginning another: whoever is in one that is not ours, and is
-/// below us, is there with descendants of ours only. Ours is 0 in a pid namespace that it began
+/// A session is inherited, and left by beginning another: whoever is in one that is not ours, and
+/// is below us, is there with descendants of ours only. Ours is 0 in a pid namespace that it began
 /// outside of.
 fn kill_groups(below: &HashSet<i32>, all: &HashMap<i32, Seen>) {
     let Some(us) = all.get(&getpid().as_raw_pid()) else { return };
@@ -117,7 +122,8 @@ pub(crate) fn kill_all_below(root: Pid, but: &Others) -> bool {
         let Ok(now) = signal_all_below(root, but, Signal::KILL) else { return true };
         found = now;
         in_vain = if found.signalled == 0 { in_vain + 1 } else { 0 };
-        // One that was there may have been gone, and its child not there yet, when it was looked at.
+        // One that was there may have been gone, and its child not there yet, when it was looked
+        // at.
         if found.all == 0 || in_vain == 2 {
             break;
         }
@@ -128,8 +134,8 @@ pub(crate) fn kill_all_below(root: Pid, but: &Others) -> bool {
 /// Kills the children of `root`, a child subreaper, again and again until no new one comes: whoever
 /// forks itself away, and be it into a new session each time, becomes one of them at each step, and
 /// a look at them is much faster than one at all processes (`man 5 proc_pid_children`; not every
-/// kernel has it). By number: our own are not reaped meanwhile, and of the supervisor's, which reaps
-/// too, numbers do not come round in the moment since they were read.
+/// kernel has it). By number: our own are not reaped meanwhile, and of the supervisor's, which
+/// reaps too, numbers do not come round in the moment since they were read.
 fn kill_children(root: Pid, but: &Others) {
     const LONGEST: Duration = Duration::from_millis(30);
     const QUIET_AFTER: usize = 3;
@@ -212,9 +218,9 @@ fn look_at(number: i32) -> io::Result<Option<Seen>> {
 }
 
 /// Reads `/proc/PID/stat` (`man 5 proc_pid_stat`): the second field, a name in parentheses, may
-/// hold any bytes; the third is the state, the fourth the parent, the fifth the group, the sixth the
-/// session, the 20th how many threads there are, the 22nd the start. A process whose first thread
-/// has ended is shown as a zombie while its others run.
+/// hold any bytes; the third is the state, the fourth the parent, the fifth the group, the sixth
+/// the session, the 20th how many threads there are, the 22nd the start. A process whose first
+/// thread has ended is shown as a zombie while its others run.
 fn parse(stat: &[u8]) -> Option<Seen> {
     let behind_name = stat.iter().rposition(|&byte| byte == b')')? + 1;
     let rest = std::str::from_utf8(&stat[behind_name..]).ok()?;

@@ -45,7 +45,8 @@ pub(crate) async fn run(asked: &Run) -> Result<u8, Failure> {
         Ok(Err(number)) => Ok(ended_by(number)),
         Err(failure) => Err(failure),
     };
-    // What a given-up wait or a lost lock may have left in the store is freed; its TTL ends it anyway.
+    // What a given-up wait or a lost lock may have left in the store is freed; its TTL ends it
+    // anyway.
     close(&locks).await;
     status
 }

@@ -32,15 +32,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::channel::{Channel, Ended, Limits, News, Order};
 use crate::exit::Failure;
-use crate::family::{Others, kill_all_below, signal_all_below};
+use crate::family::{AGAIN, Others, kill_all_below, signal_all_below};
 use crate::signals::Passed;
 
 /// The first word of the supervising process.
 pub(crate) const VERB: &str = "__supervise";
-
-/// When what does not end is killed again, for what it forks meanwhile must go too: at first, and
-/// at most.
-const AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
 /// The `main` of the supervising process. Its standard input is the channel.
 ///

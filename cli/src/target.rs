@@ -76,8 +76,8 @@ impl Settings {
         Ok(Self { config, file, url, text, by })
     }
 
-    /// The URL for the command, so that a `leasehold` in it asks the same server; none if it holds a
-    /// password.
+    /// The URL for the command, so that a `leasehold` in it asks the same server; none if it holds
+    /// a password.
     pub(crate) fn url_to_hand_on(&self) -> Option<&str> {
         (!holds_password(&self.text)).then_some(&self.text)
     }

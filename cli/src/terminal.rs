@@ -48,7 +48,8 @@ impl Terminal {
     }
 }
 
-/// Our process group; `None` in a pid namespace that it was formed outside of, where it has no number.
+/// Our process group; `None` in a pid namespace that it was formed outside of, where it has no
+/// number.
 fn ours() -> Option<Pid> {
     Pid::from_raw(nix::unistd::getpgrp().as_raw())
 }

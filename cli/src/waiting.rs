@@ -125,8 +125,8 @@ async fn not_acquired(
 /// What nobody is seen to hold.
 const CLOSED: &str = "closed by a min-hold, or held";
 
-/// Looks at the lock while it is waited for, and says what it sees. Ends with a failure if the store
-/// can't be reached for too long.
+/// Looks at the lock while it is waited for, and says what it sees. Ends with a failure if the
+/// store can't be reached for too long.
 async fn watch(locks: &Locks, name: &LockName, patience: Patience) -> Failure {
     const FIRST: Duration = Duration::from_millis(200);
     const EVERY: Duration = Duration::from_secs(2);

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use leasehold_conformance::servers::{self, Redis, Server};
-use leasehold_conformance::{Failure, Verdict};
+use leasehold_conformance::{Failure, Verdict, ensure};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -281,4 +281,15 @@ pub(crate) fn read_to(from: &mut impl Read, text: &str) -> String {
         seen.push(byte[0]);
     }
     String::from_utf8(seen).unwrap()
+}
+
+/// A small program in C beside these tests, built into a folder of its own.
+pub(crate) fn built(name: &str) -> Result<(TempDir, PathBuf), Failure> {
+    let folder = tempfile::tempdir()?;
+    let program = folder.path().join(name);
+    let source = format!("{}/tests/command/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let built = Command::new("cc").args(["-pthread", "-o"]).arg(&program).arg(&source).output();
+    let built = built.map_err(|error| Failure::missing("cc", error))?;
+    ensure!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Ok((folder, program))
 }

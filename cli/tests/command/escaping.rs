@@ -12,8 +12,8 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::common::{
-    Heart, children_of, now, run, run_by, send, shared, status, supervisor_of, told, told_by,
-    until, works_here,
+    Heart, built, children_of, now, run, run_by, send, shared, status, supervisor_of, told,
+    told_by, until, works_here,
 };
 
 /// A built `escaping.c`, which says what it does, and its heart.
@@ -26,13 +26,7 @@ pub(crate) struct Escaping {
 
 impl Escaping {
     fn new(kind: &'static str) -> Result<Self, Failure> {
-        let folder = tempfile::tempdir()?;
-        let program = folder.path().join("escaping");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/command/escaping.c");
-        let mut build = Command::new("cc");
-        let built = build.args(["-pthread", "-o"]).arg(&program).arg(source).output();
-        let built = built.map_err(|error| Failure::missing("cc", error))?;
-        ensure!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        let (folder, program) = built("escaping")?;
         let heart = Heart::new();
         // Another user may run it.
         for path in [folder.path(), &heart.file(".")] {

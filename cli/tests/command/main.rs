@@ -79,7 +79,6 @@ leasehold_conformance::tests! {
     escaping::what_forks_itself_away_is_ended_by_the_deadline,
     escaping::a_stopped_supervisor_does_not_keep_the_lock_of_an_ended_command,
     escaping::an_end_behind_many_stops_is_told,
-    surroundings::a_command_that_stops_its_supervisor_and_ends_frees_the_lock,
     surroundings::children_that_leasehold_had_before_are_left_alone,
     surroundings::a_caller_that_ignores_sigchld_and_sigpipe_changes_nothing,
     terminal::the_command_has_the_foreground_and_gives_it_back,

@@ -7,8 +7,8 @@ use leasehold_conformance::{Failure, Verdict, ensure};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 
 use crate::common::{
-    Heart, LONG, children_of, leasehold, run, run_by, shared, status, supervisor_of, told, told_by,
-    until, works_here,
+    Heart, LONG, built, children_of, leasehold, run, run_by, shared, status, supervisor_of, told,
+    told_by, until, works_here,
 };
 use crate::terminal::on_a_terminal;
 
@@ -157,6 +157,7 @@ pub(crate) async fn a_lock_is_kept_while_processes_can_not_be_looked_at() -> Ver
 pub(crate) async fn without_pidfds_what_left_the_group_is_ended_too() -> Verdict {
     let server = shared().await?;
     let (_folder, wrapper) = built("without_pidfd")?;
+    let wrapper = wrapper.display().to_string();
     works_here(&[&wrapper], "seccomp")?;
     let heart = Heart::new();
     let script = format!(
@@ -170,28 +171,6 @@ pub(crate) async fn without_pidfds_what_left_the_group_is_ended_too() -> Verdict
     ensure!(told.code == Some(3) && !heart.beating(), "{told:?}");
     ensure!(heart.exists("term"), "it got no SIGTERM first");
     Ok(())
-}
-
-/// Nothing but the supervisor tells that the command has ended.
-pub(crate) async fn a_command_that_stops_its_supervisor_and_ends_frees_the_lock() -> Verdict {
-    let server = shared().await?;
-    let words = ["--ttl", "2s", "stops", "--", "sh", "-c", "kill -STOP $PPID; exit 3"];
-    let told = tokio::time::timeout(LONG, told(run(server.url(), &words))).await?;
-    ensure!(told.code == Some(3) && told.err.is_empty(), "{told:?}");
-    let after = status(server.url(), "stops").await;
-    ensure!(after["held"] == false, "{after}");
-    Ok(())
-}
-
-/// A small program in C beside these tests, built into a folder of its own.
-fn built(name: &str) -> Result<(tempfile::TempDir, String), Failure> {
-    let folder = tempfile::tempdir()?;
-    let program = folder.path().join(name).display().to_string();
-    let source = format!("{}/tests/command/{name}.c", env!("CARGO_MANIFEST_DIR"));
-    let built = Command::new("cc").args(["-pthread", "-o", &program, &source]).output();
-    let built = built.map_err(|error| Failure::missing("cc", error))?;
-    ensure!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    Ok((folder, program))
 }
 
 /// A shell that started something in the background may become `leasehold` by `exec`.

@@ -170,7 +170,8 @@ pub(crate) async fn ctrl_c_ends_the_script_that_runs_us() -> Verdict {
     const CTRL_C: &[u8] = b"\x03";
     let server = shared().await?;
     let shell = "bash -c 'for i in 1 2 3; do \
-                 $leasehold run ctrl-c -- sh -c \"echo round $i; exec sleep 600\"; done'; echo after $?";
+                 $leasehold run ctrl-c -- sh -c \"echo round $i; exec sleep 600\"; done'; \
+                 echo after $?";
     let mut child = on_a_terminal(server.url(), shell)?;
     let mut out = child.stdout.take().unwrap();
     let mut seen = read_to(&mut out, "round 1");
