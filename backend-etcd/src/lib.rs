@@ -21,6 +21,8 @@ mod release;
 mod renew;
 mod session;
 mod standing;
+mod stream;
+mod targets;
 #[cfg(feature = "tls")]
 mod tls;
 mod trace;

@@ -1,40 +1,20 @@
-//! The one watch stream of a client: over the lines that it waits in, and over the keys it holds.
-//!
-//! ```text
-//!   nothing to watch ---> [ closed ] <--- ended, went silent, or requests go to another member
-//!        ^                    | somebody waits, or holds for half a second
-//!        | all idle           v
-//!        +--------------- [ open ]: each line from now on, each held key from its grant on
-//! ```
-//!
-//! The client library opens no stream again by itself, so this does. A stream that ends breaks all
-//! lines: their waiters look for themselves.
+//! What a client waits for and what it holds, and what it is told of that (`stream.rs` tells).
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use etcd_client::{
-    EventType, WatchOptions, WatchRequestSender, WatchResponse, WatchResponseStream,
-};
-use leasehold_api::{BootClock, Clock, Instant, LockName, Loss, Owner};
-use tokio::sync::{Notify, mpsc, watch};
+use leasehold_api::{LockName, Loss, Owner};
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::error::Failure;
 use crate::holdings::{Holding, Holdings};
 use crate::keys::Keys;
-use crate::line::{Event, First, Line, Mine, Place, Watched, What};
+use crate::line::{First, Line, Mine, Place, Watched};
 use crate::link::Link;
-use crate::trace;
-
-const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-
-/// How often idle lines are looked for.
-const TIDY_EVERY: Duration = Duration::from_secs(5);
+use crate::targets::Numbers;
 
 /// What a client waits for and holds, and the task that watches it.
 #[derive(Debug)]
@@ -44,43 +24,29 @@ pub(crate) struct Watches {
     losses: tokio::sync::Mutex<mpsc::UnboundedReceiver<(Owner, Loss)>>,
 }
 
-struct Shared {
-    link: Link,
-    keys: Arc<Keys>,
+/// What the task shares with those who ask.
+pub(crate) struct Shared {
+    pub(crate) link: Link,
+    pub(crate) keys: Arc<Keys>,
     lines: Mutex<HashMap<LockName, Line>>,
     /// Lines that are not watched yet.
     fresh: Mutex<Vec<LockName>>,
-    holdings: Arc<Holdings>,
+    pub(crate) holdings: Arc<Holdings>,
     /// Watches that nobody needs any more.
     cancelled: Mutex<Vec<i64>>,
     /// There is something to watch, or to watch no more.
-    wanted: Notify,
+    pub(crate) wanted: Notify,
     lost: mpsc::UnboundedSender<(Owner, Loss)>,
-    /// The next watch's number. None is used twice, also not by another stream: a cancellation may
-    /// come late.
-    next_id: AtomicI64,
-}
-
-/// What a watch is over.
-#[derive(Debug, Clone)]
-enum Target {
-    Line(LockName),
-    Key(Owner),
-}
-
-/// The watches of one stream.
-struct Stream {
-    ask: WatchRequestSender,
-    targets: HashMap<i64, Target>,
+    pub(crate) numbers: Numbers,
 }
 
 impl Watches {
     pub(crate) fn new(link: Link, keys: Arc<Keys>, holdings: Arc<Holdings>) -> Self {
         let (lost, losses) = mpsc::unbounded_channel();
         let (lines, fresh, cancelled) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (wanted, next_id) = (Notify::new(), AtomicI64::new(2)); // 1 is the stream's first
+        let (wanted, numbers) = (Notify::new(), Numbers::default());
         let shared =
-            Shared { link, keys, lines, fresh, holdings, cancelled, wanted, lost, next_id };
+            Shared { link, keys, lines, fresh, holdings, cancelled, wanted, lost, numbers };
         let losses = tokio::sync::Mutex::new(losses);
         Self { shared: Arc::new(shared), task: Mutex::default(), losses }
     }
@@ -173,7 +139,7 @@ impl Watches {
 
     /// Tells a loss.
     pub(crate) fn tells(&self, owner: Owner, loss: Loss) {
-        let _ = self.shared.lost.send((owner, loss)); // the receiver lives as long as this
+        self.shared.tells(owner, loss);
     }
 
     /// The next loss that was seen.
@@ -205,287 +171,13 @@ impl Drop for Watches {
 }
 
 impl Shared {
-    /// Keeps the stream open for as long as there is something to watch.
-    async fn watch(self: Arc<Self>) {
-        let mut pause = BACK_OFF.0;
-        loop {
-            self.something_to_watch().await;
-            let began = BootClock.now();
-            let ended = self.one_stream().await;
-            self.breaks();
-            let place = self.link.options().place();
-            trace::watch_ended(&place, ended.as_ref().err());
-            if ended.is_ok() || BootClock.now().since(began) > BACK_OFF.1 {
-                pause = BACK_OFF.0;
-            }
-            if ended.is_err() {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(BACK_OFF.1);
-            }
-        }
+    /// Tells a loss.
+    pub(crate) fn tells(&self, owner: Owner, loss: Loss) {
+        let _ = self.lost.send((owner, loss)); // nobody may listen any more
     }
 
-    async fn something_to_watch(&self) {
-        loop {
-            let (due, next) = {
-                let mut lines = self.lines();
-                let now = BootClock.now();
-                lines.retain(|_, line| !line.is_idle(now));
-                let idle = lines.is_empty();
-                // What is due stays due: it is taken when the stream is open.
-                let (due, next) = self.holdings.peek_due(now);
-                (due || !idle, next)
-            };
-            if due {
-                return;
-            }
-            let wanted = self.wanted.notified();
-            match next {
-                None => wanted.await,
-                Some(at) => tokio::select! {
-                    () = wanted => {}
-                    () = BootClock.sleep_until(at) => {}
-                },
-            }
-        }
-    }
-
-    /// Opens a stream and serves it until it ends, or requests go another way.
-    async fn one_stream(&self) -> Result<(), Failure> {
-        let mut generations = self.link.generations();
-        let wire = self.link.wire().await?;
-        generations.borrow_and_update();
-        let mut client = wire.client.watch_client();
-        let limit = self.link.options().timeout;
-        // A stream begins with a watch: one over a key that nobody writes.
-        let opened = client.watch(self.keys.nothing(), Some(WatchOptions::new().with_watch_id(1)));
-        let opened = match timeout(limit, opened).await {
-            Ok(opened) => opened,
-            Err(_) => {
-                self.link.leave(&wire);
-                return Err(Failure::Silent(limit));
-            }
-        };
-        let (ask, mut answers) = opened.map_err(Failure::from)?.split();
-        self.cancelled().clear();
-        let mut stream = Stream { ask, targets: HashMap::new() };
-        trace::watching(&self.link.options().place(), wire.generation);
-        self.serve(&mut stream, &mut answers, &mut generations).await
-    }
-
-    async fn serve(
-        &self,
-        stream: &mut Stream,
-        answers: &mut WatchResponseStream,
-        generations: &mut watch::Receiver<u64>,
-    ) -> Result<(), Failure> {
-        let mut tidy = tokio::time::interval(TIDY_EVERY);
-        loop {
-            self.ask_for_lines(stream).await?;
-            self.cancel(stream).await?;
-            let next = self.ask_for_keys(stream).await?;
-            let due = async {
-                match next {
-                    Some(at) => BootClock.sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                answer = answers.message() => match answer? {
-                    Some(answer) => self.told(stream, &answer).await?,
-                    None => return Err(Failure::Answer("the watch stream ended")),
-                },
-                // Requests go to another member: this one may be silent for ever.
-                _ = generations.changed() => return Ok(()),
-                () = self.wanted.notified() => {}
-                () = due => {}
-                _ = tidy.tick() => {
-                    if self.tidy(stream).await? {
-                        return Ok(());
-                    }
-                }
-            }
-        }
-    }
-
-    /// Each line that is not watched: from now on.
-    ///
-    /// Without a start revision, or the server would look for old events in turns of 100 ms.
-    async fn ask_for_lines(&self, stream: &mut Stream) -> Result<(), Failure> {
-        let fresh = std::mem::take(&mut *self.fresh());
-        if fresh.is_empty() {
-            return Ok(());
-        }
-        let mut asked = Vec::new();
-        {
-            let mut lines = self.lines();
-            for name in fresh {
-                let Some(line) = lines.get_mut(&name) else { continue };
-                if *line.watched.borrow() == Watched::No {
-                    let id = stream.number(self, Target::Line(name.clone()));
-                    line.watched.send_replace(Watched::Asked(id));
-                    asked.push((id, self.keys.line(&name)));
-                }
-            }
-        }
-        for (id, line) in asked {
-            let options = WatchOptions::new().with_watch_id(id).with_prefix();
-            stream.ask.watch(line, Some(options)).await?;
-        }
-        Ok(())
-    }
-
-    /// Each key that was held long enough: from its grant on.
-    async fn ask_for_keys(&self, stream: &mut Stream) -> Result<Option<Instant>, Failure> {
-        let (due, next) = self.holdings.take_due(BootClock.now());
-        for (owner, holding) in due {
-            self.ask_for_key(stream, owner, &holding, holding.since).await?;
-        }
-        Ok(next)
-    }
-
-    async fn ask_for_key(
-        &self,
-        stream: &mut Stream,
-        owner: Owner,
-        holding: &Holding,
-        since: i64,
-    ) -> Result<(), Failure> {
-        let id = stream.number(self, Target::Key(owner));
-        if !self.holdings.watch(owner, Watched::Asked(id), Some(since)) {
-            stream.targets.remove(&id); // it was released meanwhile
-            return Ok(());
-        }
-        let options = WatchOptions::new().with_watch_id(id).with_start_revision(since + 1);
-        let key = self.keys.place(&holding.name, owner);
-        stream.ask.watch(key, Some(options)).await?;
-        Ok(())
-    }
-
-    async fn cancel(&self, stream: &mut Stream) -> Result<(), Failure> {
-        let cancelled = std::mem::take(&mut *self.cancelled());
-        for id in cancelled {
-            if stream.targets.remove(&id).is_some() {
-                stream.ask.cancel(id).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives up what nobody waits for; says whether nothing is left to watch.
-    async fn tidy(&self, stream: &mut Stream) -> Result<bool, Failure> {
-        let now = BootClock.now();
-        let mut idle = Vec::new();
-        let nothing_left = {
-            let mut lines = self.lines();
-            lines.retain(|_, line| {
-                let is_idle = line.is_idle(now);
-                if is_idle && let Watched::Asked(id) | Watched::Yes(id) = *line.watched.borrow() {
-                    idle.push(id);
-                }
-                !is_idle
-            });
-            lines.is_empty() && self.holdings.is_empty()
-        };
-        self.cancelled().extend(idle);
-        self.cancel(stream).await?;
-        Ok(nothing_left)
-    }
-
-    /// The server says something of a watch.
-    async fn told(&self, stream: &mut Stream, answer: &WatchResponse) -> Result<(), Failure> {
-        let id = answer.watch_id();
-        let Some(target) = stream.targets.get(&id).cloned() else { return Ok(()) };
-        if answer.canceled() {
-            stream.targets.remove(&id);
-            return match target {
-                // It fell behind what was compacted.
-                Target::Line(name) => {
-                    if let Some(line) = self.lines().get_mut(&name) {
-                        line.breaks();
-                        self.fresh().push(name);
-                    }
-                    Ok(())
-                }
-                Target::Key(owner) => self.look_at_key(stream, owner).await,
-            };
-        }
-        match target {
-            Target::Line(name) => self.told_of_line(&name, id, answer),
-            Target::Key(owner) => self.told_of_key(owner, id, answer),
-        }
-        Ok(())
-    }
-
-    fn told_of_line(&self, name: &LockName, id: i64, answer: &WatchResponse) {
-        let mut lines = self.lines();
-        let Some(line) = lines.get_mut(name) else { return };
-        if answer.created() {
-            line.watched.send_if_modified(|watched| {
-                let mine = *watched == Watched::Asked(id);
-                if mine {
-                    *watched = Watched::Yes(id);
-                }
-                mine
-            });
-        }
-        let key_begins = self.keys.line(name).len();
-        for event in answer.events() {
-            let Some(kv) = event.kv() else { continue };
-            let what = match event.event_type() {
-                EventType::Delete => What::Deleted,
-                // A new key is behind all there are.
-                EventType::Put if kv.version() == 1 => continue,
-                EventType::Put => What::Changed,
-            };
-            let place = kv.key().get(key_begins..).unwrap_or_default().into();
-            line.sees(&Event { revision: kv.mod_revision(), place, what });
-        }
-    }
-
-    fn told_of_key(&self, owner: Owner, id: i64, answer: &WatchResponse) {
-        if answer.created() {
-            self.holdings.watch(owner, Watched::Yes(id), None);
-        }
-        for event in answer.events() {
-            let loss = match event.event_type() {
-                EventType::Delete => Loss::Gone,
-                EventType::Put => Loss::TakenOver,
-            };
-            if self.holdings.lose(owner, loss) {
-                let _ = self.lost.send((owner, loss));
-            }
-        }
-    }
-
-    /// What happened to a key since its grant has been compacted: whether it still stands as it
-    /// was written tells the same.
-    async fn look_at_key(&self, stream: &mut Stream, owner: Owner) -> Result<(), Failure> {
-        let Some(holding) = self.holdings.get(owner) else { return Ok(()) };
-        let key = self.keys.place(&holding.name, owner);
-        let found = self
-            .link
-            .call(Duration::from_secs(1), |client| {
-                let (mut kv, key) = (client.kv_client(), key.as_str());
-                async move { kv.get(key, None).await }
-            })
-            .await?;
-        let loss = match found.kvs().first() {
-            None => Loss::Gone,
-            Some(kv) if kv.mod_revision() != holding.created => Loss::TakenOver,
-            Some(_) => {
-                let revision = found.header().map_or(holding.since, |header| header.revision());
-                return self.ask_for_key(stream, owner, &holding, revision).await;
-            }
-        };
-        if self.holdings.lose(owner, loss) {
-            let _ = self.lost.send((owner, loss));
-        }
-        Ok(())
-    }
-
-    fn breaks(&self) {
+    /// The stream has ended: nothing is watched.
+    pub(crate) fn breaks(&self) {
         let mut lines = self.lines();
         for line in lines.values_mut() {
             line.breaks();
@@ -495,25 +187,16 @@ impl Shared {
         self.holdings.break_watches();
     }
 
-    fn lines(&self) -> MutexGuard<'_, HashMap<LockName, Line>> {
+    pub(crate) fn lines(&self) -> MutexGuard<'_, HashMap<LockName, Line>> {
         self.lines.lock().expect("nothing panics while it holds this lock")
     }
 
-    fn fresh(&self) -> MutexGuard<'_, Vec<LockName>> {
+    pub(crate) fn fresh(&self) -> MutexGuard<'_, Vec<LockName>> {
         self.fresh.lock().expect("nothing panics while it holds this lock")
     }
 
-    fn cancelled(&self) -> MutexGuard<'_, Vec<i64>> {
+    pub(crate) fn cancelled(&self) -> MutexGuard<'_, Vec<i64>> {
         self.cancelled.lock().expect("nothing panics while it holds this lock")
-    }
-}
-
-impl Stream {
-    /// A number for a watch that is about to be asked for.
-    fn number(&mut self, of: &Shared, target: Target) -> i64 {
-        let id = of.next_id.fetch_add(1, Ordering::Relaxed);
-        self.targets.insert(id, target);
-        id
     }
 }
 
