@@ -47,3 +47,22 @@ impl Targets {
         self.0.remove(&id).is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{FIRST, Numbers, Target, Targets};
+    use leasehold_api::{LockName, Owner};
+
+    #[test]
+    fn a_late_cancellation_ends_no_watch_of_the_next_stream() {
+        let (numbers, name) = (Numbers::default(), LockName::new("a").unwrap());
+        let (mut ended, mut next) = (Targets::default(), Targets::default());
+        let [key, line] = [Target::Key(Owner::from_bits(1)), Target::Line(name)]
+            .map(|to| ended.add(&numbers, to));
+        let other = next.add(&numbers, Target::Key(Owner::from_bits(2)));
+        assert!(key != FIRST && line != FIRST && other != FIRST);
+        assert!(!next.remove(key) && !next.remove(line), "it is no number of this stream's");
+        assert_eq!(next.get(other), Some(&Target::Key(Owner::from_bits(2))));
+        assert!(next.remove(other) && next.get(other).is_none());
+    }
+}
