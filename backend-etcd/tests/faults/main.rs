@@ -14,6 +14,8 @@ mod leases;
 mod links;
 mod names;
 mod place;
+mod sessions;
+mod turns;
 mod users;
 mod watch;
 
@@ -28,6 +30,12 @@ leasehold_conformance::tests! {
     leases::a_key_deleted_under_its_holder_is_lost_within_a_second,
     leases::a_key_overwritten_under_its_holder_is_lost_within_a_second,
     leases::a_waiter_behind_dead_ones_gets_the_lock_when_their_leases_end,
+    sessions::a_key_on_a_session_that_ended_is_claimed_anew,
+    sessions::a_session_that_ends_while_another_is_opened_is_told,
+    sessions::a_hand_over_from_a_lease_of_its_own_leaves_none_behind,
+    turns::a_turn_that_the_watch_told_is_held_for_its_ttl,
+    turns::a_deletion_told_late_gives_nobody_a_turn,
+    turns::a_raise_sends_back_all_who_wait,
     data::f46_c106_compaction_loses_neither_holder_nor_waiter,
     data::f50_without_space_locks_are_refused_and_old_ones_stay,
     data::f52_c117_tokens_rise_over_a_restored_snapshot,

@@ -1,0 +1,75 @@
+//! Shared leases that end, and leases of one lock.
+
+use std::time::{Duration, Instant};
+
+use leasehold_api::{HandedOver, Loss, margin};
+use leasehold_conformance::proxy::{Action, Direction, Framing, Match, Proxy};
+use leasehold_conformance::{Failure, Verdict, ensure};
+use tokio::time::timeout;
+
+use crate::common::connect;
+use crate::place::{Place, SECOND, claim, name, take};
+use crate::turns::enter;
+
+/// So long that nothing ends by it.
+const LONG: Duration = Duration::from_secs(20);
+
+const TTL: Duration = Duration::from_secs(2);
+
+pub(crate) async fn a_key_on_a_session_that_ended_is_claimed_anew() -> Verdict {
+    let place = Place::shared("ended").await?;
+    let proxy = Proxy::start(place.members[0], Framing::Grpc).await?;
+    let near = connect(&place.members, "ended").await?;
+    let far = connect(&[proxy.addr()], "ended").await?;
+    take(&*near, &claim("a", LONG)).await?;
+    let waits = claim("a", TTL).with_queue(true);
+    enter(&*far, &waits).await?;
+    let entered = Instant::now();
+    let before = place.claims_are(&name("a"), 2, SECOND).await?.remove(1);
+    tokio::time::sleep(TTL / 2).await;
+    // The server keeps its lease for longer than the client knows, which can't revoke it either.
+    proxy.on(Direction::ToServer, Match::command("LeaseRevoke").always(), Action::Hold);
+    let lost = Match::command("LeaseKeepAlive");
+    let lost = proxy.on(Direction::ToClient, lost, Action::Drop);
+    tokio::select! {
+        answer = far.acquire(&waits) => return Err(Failure::failed(format!("{answer:?}"))),
+        () = lost.fired() => {}
+    }
+    tokio::time::sleep(TTL.saturating_sub(entered.elapsed())).await;
+    ensure!(place.truth.lease(before.pair.lease).await?.is_some(), "the server has it yet");
+    enter(&*far, &waits).await?;
+    let after = place.claims(&name("a")).await?.remove(1);
+    ensure!(after.owner == Some(waits.owner), "{after:?}");
+    ensure!(after.pair.lease != before.pair.lease, "nobody keeps that lease alive: {after:?}");
+    Ok(())
+}
+
+pub(crate) async fn a_session_that_ends_while_another_is_opened_is_told() -> Verdict {
+    let place = Place::shared("untold").await?;
+    let proxy = Proxy::start(place.members[0], Framing::Grpc).await?;
+    let client = connect(&[proxy.addr()], "untold").await?;
+    // The keys' own watches tell nothing.
+    proxy.on(Direction::ToClient, Match::pushes().always(), Action::Hold);
+    let lost = take(&*client, &claim("a", TTL)).await?;
+    tokio::time::sleep(TTL - margin(TTL)).await;
+    take(&*client, &claim("b", LONG)).await?;
+    let told = timeout(SECOND, client.next_loss()).await?;
+    ensure!(told == (lost.owner, Loss::SessionGone), "{told:?}");
+    Ok(())
+}
+
+pub(crate) async fn a_hand_over_from_a_lease_of_its_own_leaves_none_behind() -> Verdict {
+    let place = Place::shared("own").await?;
+    let client = connect(&place.members, "own").await?;
+    for yields in [false, true] {
+        let lease = take(&*client, &claim("a", LONG).with_keep_alive(false)).await?;
+        let own = place.claims(&lease.name).await?.remove(0).pair.lease;
+        let next = claim("a", LONG);
+        let answer = client.hand_over(&lease, &next, yields).await?;
+        ensure!(matches!(answer, HandedOver::Granted(_)), "{answer:?}");
+        let left = place.truth.lease(own).await?;
+        ensure!(left.is_none(), "{left:?}");
+        client.release(&leasehold_api::Ticket::by_owner(next.name, next.owner), None).await?;
+    }
+    Ok(())
+}
