@@ -42,11 +42,13 @@ impl Core {
         {
             return Ok(Acquired::Granted(grant));
         }
+        // An opened slot knows nothing of this any more.
+        let waits_on = self.waits_on(claim);
         if claim.queue {
             self.open_slot(claim).await;
         }
         for _ in 0..ROUNDS {
-            let Some(carrier) = self.carrier(claim).await? else { continue };
+            let Some(carrier) = self.carrier(claim, waits_on.as_ref()).await? else { continue };
             let known = self.floor.to_claim(claim.above).await?;
             if let Step::Done(acquired) = self.one_round(claim, &carrier, known, from).await? {
                 return Ok(acquired);
@@ -60,9 +62,18 @@ impl Core {
         self.watches.open(&claim.name, claim.owner, patience).await;
     }
 
-    /// The lease that is to carry the claim's key, re-armed where it is on its own; `None` if it
-    /// has just ended.
-    pub(crate) async fn carrier(&self, claim: &Claim) -> Result<Option<Carrier>, Failure> {
+    /// The lease that the claim's key waits on, as far as it is known.
+    pub(crate) fn waits_on(&self, claim: &Claim) -> Option<Carrier> {
+        self.watches.mine(&claim.name, claim.owner).map(|mine| mine.carrier)
+    }
+
+    /// The lease that is to carry the claim's key, re-armed where it waits on one of its own; `None`
+    /// if it has just ended.
+    pub(crate) async fn carrier(
+        &self,
+        claim: &Claim,
+        waits_on: Option<&Carrier>,
+    ) -> Result<Option<Carrier>, Failure> {
         // A repeat re-arms nothing.
         if let Some(held) = self.holdings.get(claim.owner)
             && held.name == claim.name
@@ -76,10 +87,9 @@ impl Core {
         {
             return Ok(Some(Carrier::Shared(session)));
         }
-        let known = self.watches.mine(&claim.name, claim.owner).map(|mine| mine.carrier);
-        if let Some(own @ Carrier::Own(_)) = known {
+        if let Some(own @ Carrier::Own(_)) = waits_on {
             match own.keep_alive(&self.link, true).await {
-                Ok(_) => return Ok(Some(own)),
+                Ok(_) => return Ok(Some(own.clone())),
                 Err(failure) if failure.is_no_lease() => {}
                 Err(failure) => return Err(failure),
             }
@@ -235,6 +245,13 @@ impl Core {
             // Closed by a release, or written over.
             return self.held(seen).await.map(Step::Done);
         };
+        // Who waits keeps its place by asking again; who holds is not re-armed by that.
+        if !is_first && claim.queue && own.lease() == attempt.carrier.lease() {
+            match attempt.carrier.keep_fresh(&self.link).await {
+                Err(failure) if failure.is_no_lease() => return Ok(Step::Again),
+                kept => kept?,
+            }
+        }
         let Some(carrier) = self.carrier_of(own, attempt.carrier).await? else {
             // On a lease that is over, or as good as over: it may go any moment.
             self.delete(&attempt.place, own.mod_revision()).await?;

@@ -75,6 +75,18 @@ impl Carrier {
         }
     }
 
+    /// Keeps one of its own alive, unless that was done a moment ago; who joins a shared one finds it
+    /// fresh.
+    pub(crate) async fn keep_fresh(&self, link: &Link) -> Result<(), Failure> {
+        if let Self::Own(own) = self {
+            let (from, ttl) = own.counts();
+            if BootClock.now().since(from) >= ttl / 3 {
+                self.keep_alive(link, true).await?;
+            }
+        }
+        Ok(())
+    }
+
     #[cfg(test)]
     pub(crate) fn own_for_tests() -> Self {
         Self::Own(Arc::new(OwnLease::new(1, BootClock.now(), Duration::from_secs(1))))

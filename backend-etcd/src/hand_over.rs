@@ -48,8 +48,9 @@ impl Core {
             },
         };
         self.holdings.leave(lease.owner);
+        let waits_on = self.waits_on(claim);
         for _ in 0..ROUNDS {
-            let Some(carrier) = self.carrier(claim).await? else { continue };
+            let Some(carrier) = self.carrier(claim, waits_on.as_ref()).await? else { continue };
             let known = self.floor.to_claim(claim.above).await?;
             // Who goes behind others must be watching before.
             let watches = yields || self.watches.is_watched(&claim.name);

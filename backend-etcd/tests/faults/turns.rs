@@ -97,3 +97,30 @@ pub(crate) async fn a_raise_sends_back_all_who_wait() -> Verdict {
     ensure!(claims.len() == 4, "{claims:?}");
     Ok(())
 }
+
+pub(crate) async fn a_waiter_on_a_lease_of_its_own_keeps_its_place() -> Verdict {
+    let place = Place::shared("own-place").await?;
+    let proxy = Proxy::start(place.members[0], Framing::Chunks).await?;
+    let client = connect(&[proxy.addr()], "own-place").await?;
+    for (name, cut) in [("a", false), ("b", true)] {
+        take(&*client, &claim(name, LONG)).await?;
+        let waits = claim(name, TTL).with_queue(true).with_keep_alive(false);
+        enter(&*client, &waits).await?;
+        let entered = Instant::now();
+        let first = place.claims_are(&waits.name, 2, SECOND).await?.remove(1);
+        while entered.elapsed() < 2 * TTL {
+            tokio::time::sleep(TTL / 3).await;
+            if cut {
+                // What its watch knew is gone; who opens it again connects.
+                let before = proxy.counts().accepted;
+                proxy.cut();
+                proxy.until(|counts| counts.accepted > before).await;
+            }
+            enter(&*client, &waits).await?;
+            let claims = place.claims(&waits.name).await?;
+            let stands = claims.get(1).is_some_and(|claim| claim.pair == first.pair);
+            ensure!(stands, "{:?} after it entered: {claims:?}", entered.elapsed());
+        }
+    }
+    Ok(())
+}
