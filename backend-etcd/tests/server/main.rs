@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod connecting;
+mod secrets;
 mod told;
 
 leasehold_conformance::tests! {
@@ -12,5 +13,6 @@ leasehold_conformance::tests! {
     connecting::what_cannot_be_reached_is_said,
     connecting::a_wrong_password_is_refused_and_in_no_text,
     connecting::a_user_and_a_password_are_enough,
+    secrets::no_password_is_in_debug_errors_or_logs,
     told::every_documented_event_is_told_and_no_other,
 }

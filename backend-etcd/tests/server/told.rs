@@ -1,5 +1,6 @@
 //! What the driver tells to `tracing`.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use leasehold_api::{Backend, Claim, LockName, Names, Owner, Token, Ttl};
@@ -17,14 +18,23 @@ const SOON: Duration = Duration::from_secs(15);
 const DOCUMENT: &str = include_str!("../../../docs/tracing.md");
 const TARGET: &str = "leasehold_etcd";
 
+/// Hears everything that this process tells from the first call on.
+pub(crate) fn told() -> Told {
+    static TOLD: LazyLock<Told> = LazyLock::new(|| {
+        let told = Told::new();
+        tracing::subscriber::set_global_default(told.clone()).expect("nobody else sets one");
+        told
+    });
+    TOLD.clone()
+}
+
 fn is(level: Level, says: &'static str) -> impl Fn(&Event) -> bool {
     move |event| event.target == TARGET && event.level == level && event.says == says
 }
 
 pub(crate) async fn every_documented_event_is_told_and_no_other() -> Verdict {
     const FAILED: &str = "a member failed";
-    let told = Told::new();
-    tracing::subscriber::set_global_default(told.clone()).expect("nobody else sets one");
+    let told = told();
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let nowhere = Options::new([closed.to_string()]);
     let _ = Driver::connect(nowhere.with_connect_timeout(Duration::from_millis(300))).await;
