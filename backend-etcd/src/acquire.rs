@@ -49,7 +49,18 @@ impl Core {
         }
         for _ in 0..ROUNDS {
             let Some(carrier) = self.carrier(claim, waits_on.as_ref()).await? else { continue };
-            let known = self.floor.to_claim(claim.above).await?;
+            let known = match self.floor.to_claim(claim.above).await {
+                Ok(known) => known,
+                // A claim that stands needs no floor.
+                Err(failure) if failure.is_no_space() => {
+                    let attempt = Attempt::new(&self.keys, claim, &carrier, 0, None);
+                    match self.without_space(&attempt, failure, from).await? {
+                        Step::Done(acquired) => return Ok(acquired),
+                        Step::Again => continue,
+                    }
+                }
+                Err(failure) => return Err(failure),
+            };
             if let Step::Done(acquired) = self.one_round(claim, &carrier, known, from).await? {
                 return Ok(acquired);
             }
@@ -110,10 +121,10 @@ impl Core {
             .await;
         let (counts_from, ttl) = match granted {
             Ok(granted) => (begun, Duration::from_secs(granted.ttl().unsigned_abs())),
-            // An earlier attempt of this owner came through.
-            Err(failure) if failure.is_lease_there() => {
+            // An earlier attempt of this owner came through, perhaps; that needs no space.
+            Err(failure) if failure.is_lease_there() || failure.is_no_space() => {
                 let Some((ttl, left)) = carrier::time_left(&self.link, id).await? else {
-                    return Ok(None);
+                    return if failure.is_no_space() { Err(failure) } else { Ok(None) };
                 };
                 (begun.saturating_sub(ttl.saturating_sub(left)), ttl)
             }

@@ -12,8 +12,12 @@ use tokio::time::timeout;
 
 use crate::common::{connect, subject};
 use crate::place::{LATE, Place, SECOND, claim, name, own, take};
+use crate::turns::enter;
 
 const TTL: Duration = Duration::from_secs(2);
+
+/// So long that nothing ends by it.
+const LONG: Duration = Duration::from_secs(20);
 
 pub(crate) async fn f46_c106_compaction_loses_neither_holder_nor_waiter() -> Verdict {
     let (_server, place) = own(subject::quick()).await?;
@@ -88,6 +92,31 @@ pub(crate) async fn f50_without_space_locks_are_refused_and_old_ones_stay() -> V
 
     place.truth.make_room("filling/").await?;
     Ok(b.acquire().await?.release().await?)
+}
+
+pub(crate) async fn who_waits_without_space_stays_when_tokens_fall_behind_the_clock() -> Verdict {
+    let (_server, place) = own(subject::quick().quota(1 << 20)).await?;
+    let near = connect(&place.members, "faults").await?;
+    let far = connect(&place.members, "faults").await?;
+    let held = take(&*near, &claim("a", LONG)).await?;
+    let waits = claim("a", LONG).with_queue(true);
+    enter(&*far, &waits).await?;
+    // On a lease of its own, and of a client that is no more.
+    take(&*near, &claim("b", LONG)).await?;
+    let own = claim("b", LONG).with_queue(true).with_keep_alive(false);
+    enter(&*connect(&place.members, "faults").await?, &own).await?;
+    // As if a minute went by, so that the next claim would raise the floor.
+    let floor = place.truth.pair(place.keys.floor()).await?.expect("there is a floor");
+    let older = floor.text().parse::<u64>()? - 121_000_000;
+    place.truth.put(place.keys.floor(), older.to_string(), 0).await?;
+    enter(&*far, &waits).await?;
+    place.truth.fill("filling/").await?;
+    enter(&*far, &waits).await?;
+    enter(&*far, &own).await?;
+    near.release(&held.ticket(), None).await?;
+    timeout(SECOND, far.wake(&waits)).await?;
+    take(&*far, &waits).await?;
+    Ok(())
 }
 
 pub(crate) async fn f52_c117_tokens_rise_over_a_restored_snapshot() -> Verdict {
