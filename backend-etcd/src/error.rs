@@ -225,6 +225,16 @@ fn by_code(code: Code) -> (Fate, &'static str, &'static str) {
 }
 
 impl Failure {
+    /// A watch that was refused, of which the server's reason is told and no status.
+    pub(crate) fn refused_watch(reason: &str) -> Self {
+        etcd_client::Error::GRpcStatus(Status::permission_denied(reason)).into()
+    }
+
+    /// Whether the user or the session's token was refused.
+    pub(crate) fn is_auth(&self) -> bool {
+        self.kind(Effect::Reads).0 == Auth
+    }
+
     /// Whether the request may have landed.
     pub(crate) fn is_indeterminate(&self) -> bool {
         self.kind(Effect::Changes).0 == ErrorKind::Indeterminate

@@ -95,12 +95,8 @@ impl Link {
                 Err(failure) => failure,
             };
             if failure.wants_new_token() && std::mem::take(&mut new_token) {
-                let refreshed = timeout(limit, wire.client.refresh_token()).await;
-                match refreshed {
-                    Ok(Ok(())) => continue,
-                    Ok(Err(error)) => return Err(error.into()),
-                    Err(_) => return Err(Failure::Silent(limit)),
-                }
+                self.new_token(&wire).await?;
+                continue;
             }
             if failure.is_members() {
                 self.leave(&wire);
@@ -187,6 +183,18 @@ impl Link {
             }
         }
         Err(last.expect("there is a member"))
+    }
+
+    /// Asks for a new token of the session, where there is a user.
+    pub(crate) async fn new_token(&self, wire: &Wire) -> Result<(), Failure> {
+        if self.0.options.user.is_none() {
+            return Ok(());
+        }
+        let limit = self.0.options.timeout;
+        match timeout(limit, wire.client.refresh_token()).await {
+            Ok(refreshed) => Ok(refreshed?),
+            Err(_) => Err(Failure::Silent(limit)),
+        }
     }
 
     /// Changes whenever requests go another way, so that streams may follow.

@@ -105,7 +105,13 @@ impl Shared {
         self.cancelled().clear();
         let mut stream = Stream { ask, targets: Targets::default() };
         trace::watching(&self.link.options().place(), wire.generation);
-        self.serve(&mut stream, &mut answers, &mut generations).await
+        let served = self.serve(&mut stream, &mut answers, &mut generations).await;
+        if served.as_ref().is_err_and(Failure::is_auth) {
+            // An open stream keeps the token that it was opened with, and the next one takes what
+            // the client has then, which nobody else may have renewed.
+            self.link.new_token(&wire).await?;
+        }
+        served
     }
 
     async fn serve(
@@ -231,6 +237,9 @@ impl Shared {
     /// The server says something of a watch.
     async fn told(&self, stream: &mut Stream, answer: &WatchResponse) -> Result<(), Failure> {
         let id = answer.watch_id();
+        if answer.created() && answer.canceled() {
+            return Err(Failure::refused_watch(answer.cancel_reason()));
+        }
         let Some(target) = stream.targets.get(id).cloned() else { return Ok(()) };
         if answer.canceled() {
             stream.targets.remove(id);

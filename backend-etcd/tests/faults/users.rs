@@ -5,21 +5,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::Locks;
-use leasehold_api::ErrorKind;
+use leasehold_api::{Backend, ErrorKind};
 use leasehold_conformance::{Failure, Verdict, ensure, long};
 use leasehold_etcd::{Etcd, Options};
 use tokio::time::timeout;
 
 use crate::common::subject::quick;
-use crate::place::{LATE, Place, SECOND, name, own};
+use crate::place::{LATE, Place, SECOND, claim, name, own, take};
+use crate::turns::enter;
 
 const PASSWORD: &str = "first";
 const TTL: Duration = Duration::from_secs(2);
 
 async fn locks(members: &[SocketAddr], password: &str) -> Result<Locks, Failure> {
+    Ok(Locks::with_backend(Arc::new(client(members, password).await?)))
+}
+
+async fn client(members: &[SocketAddr], password: &str) -> Result<Etcd, Failure> {
     let options = Options::new(members.iter().map(ToString::to_string));
     let options = options.with_prefix("faults").with_user("root", password);
-    Ok(Locks::with_backend(Arc::new(Etcd::connect(options).await?)))
+    Ok(Etcd::connect(options).await?)
 }
 
 pub(crate) async fn c111_a_changed_password_leaves_no_lock_behind() -> Verdict {
@@ -83,4 +88,31 @@ pub(crate) async fn c120_members_that_restart_with_users_keep_their_holders() ->
     let claims = place.claims(guard.name()).await?;
     ensure!(claims.len() == 1 && claims[0].owner == Some(guard.owner()), "{claims:?}");
     Ok(guard.release().await?)
+}
+
+pub(crate) async fn a_watch_that_an_old_token_is_refused_is_opened_by_a_new_one() -> Verdict {
+    let (ends, long) = (Duration::from_secs(3), Duration::from_secs(30));
+    let (_server, place) = own(quick().root_password(PASSWORD).signed_tokens(ends)).await?;
+    let (near, far) =
+        (client(&place.members, PASSWORD).await?, client(&place.members, PASSWORD).await?);
+    take(&near, &claim("a", long)).await?;
+    enter(&far, &claim("a", long).with_queue(true)).await?;
+    // The stream stays open, and its token ends.
+    tokio::time::sleep(ends + SECOND).await;
+    let held = take(&near, &claim("b", long)).await?;
+    let waits = claim("b", long).with_queue(true);
+    let before = place.truth.calls().await?;
+    enter(&far, &waits).await?;
+    tokio::time::sleep(SECOND).await;
+    let calls = place.truth.calls().await?.since(&before);
+    ensure!(calls.requests("Watch") < 20, "it asks again and again: {calls:?}");
+    // By now it is watched, so that its own entry proves its place.
+    enter(&far, &waits).await?;
+    near.release(&held.ticket(), None).await?;
+    timeout(SECOND, far.wake(&waits)).await?;
+    let before = place.truth.calls().await?;
+    take(&far, &waits).await?;
+    let calls = place.truth.calls().await?.since(&before);
+    ensure!(calls.requests("Txn") == 0, "the watch has told its turn: {calls:?}");
+    Ok(())
 }
