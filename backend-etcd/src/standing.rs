@@ -3,7 +3,9 @@
 //!
 //! On a shared lease a key outlives its TTL for as long as somebody renews another lock of that
 //! lease. So the TTL of each claim is kept here, by this client's own clock: what nobody has
-//! renewed or asked for again by then is given back (`reaper.rs`).
+//! renewed or asked for again by then is given back (`reaper.rs`). What is on a lease of its own ends
+//! by itself, and is given back all the same: an attempt of the same owner may have joined a shared
+//! one, and what is kept of it here has to go.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -13,9 +15,6 @@ use leasehold_api::{BootClock, Clock, Instant, LockName, Owner, Ticket};
 
 /// How long after its TTL a claim is given back: its own clean-up comes first.
 const GRACE: Duration = Duration::from_millis(100);
-
-/// A lease of its own ends by itself; when to forget that there may be one.
-const KEEP: Duration = Duration::from_secs(60);
 
 /// How long after an attempt that failed the next is made.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -104,10 +103,8 @@ impl Standing {
     pub(crate) fn left_behind(&self, most: usize) -> Vec<Ticket> {
         let now = BootClock.now();
         let mut entries = self.entries();
-        entries.retain(|_, entry| !entry.own || now < entry.until.saturating_add(KEEP));
-        let late = entries
-            .iter_mut()
-            .filter(|(_, entry)| !entry.own && now >= entry.until.saturating_add(GRACE));
+        let is_late = |entry: &Entry| now >= entry.until.saturating_add(GRACE);
+        let late = entries.iter_mut().filter(|(_, entry)| is_late(entry));
         let give_back = |(owner, entry): (&Owner, &mut Entry)| {
             entry.until = now.saturating_add(AGAIN);
             entry.reaped_until = Some(now.saturating_add(REAPED_WITHIN));
@@ -123,21 +120,20 @@ impl Standing {
 
 #[cfg(test)]
 mod tests {
-    use super::{KEEP, Standing};
+    use super::Standing;
     use leasehold_api::{BootClock, Clock, LockName, Owner};
     use std::time::Duration;
 
     #[test]
     fn what_nobody_renewed_is_left_behind_and_asked_for_once_in_a_while() {
         let (standing, name) = (Standing::default(), LockName::new("a").unwrap());
-        let [late, renewed, over, own] = [1, 2, 3, 4].map(Owner::from_bits);
+        let [late, renewed, over] = [1, 2, 3].map(Owner::from_bits);
         let past = BootClock.now().saturating_sub(Duration::from_secs(1));
-        for owner in [late, renewed, over, own] {
+        for owner in [late, renewed, over] {
             standing.claims(owner, &name, past);
         }
         standing.renewed(renewed, BootClock.now().saturating_add(Duration::from_secs(60)));
         standing.is_over(over);
-        standing.is_on_its_own(own);
         let left = standing.left_behind(10);
         assert_eq!(left.iter().map(|ticket| ticket.owner).collect::<Vec<_>>(), [late]);
         assert!(standing.left_behind(10).is_empty(), "it is being given back");
@@ -145,7 +141,6 @@ mod tests {
         assert!(!standing.claims(late, &name, until), "what it got would be given back");
         standing.was_reaped(late);
         assert!(standing.claims(late, &name, until));
-        assert!(standing.may_be_on_its_own(own));
     }
 
     #[test]
@@ -164,12 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_of_its_own_is_forgotten_in_time() {
+    fn what_was_once_on_a_lease_of_its_own_is_left_behind_as_well() {
         let (standing, name) = (Standing::default(), LockName::new("a").unwrap());
         let owner = Owner::from_bits(1);
-        standing.claims(owner, &name, BootClock.now().saturating_sub(KEEP * 2));
+        standing.claims(owner, &name, BootClock.now().saturating_sub(Duration::from_secs(1)));
+        // A later attempt may have joined a shared lease, which nothing ends.
         standing.is_on_its_own(owner);
-        assert!(standing.left_behind(10).is_empty());
-        assert!(!standing.may_be_on_its_own(owner));
+        assert_eq!(standing.left_behind(10).len(), 1);
+        assert!(standing.may_be_on_its_own(owner), "till it is over");
     }
 }

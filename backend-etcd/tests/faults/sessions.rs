@@ -73,3 +73,18 @@ pub(crate) async fn a_hand_over_from_a_lease_of_its_own_leaves_none_behind() -> 
     }
     Ok(())
 }
+
+pub(crate) async fn what_ended_on_a_lease_of_its_own_is_forgotten() -> Verdict {
+    let place = Place::shared("forgotten").await?;
+    let client = connect(&place.members, "forgotten").await?;
+    let lease = take(&*client, &claim("a", TTL).with_keep_alive(false)).await?;
+    let owner = format!("{:?}", lease.owner);
+    ensure!(format!("{client:?}").contains(&owner), "{owner} holds: {client:?}");
+    let begun = Instant::now();
+    while format!("{client:?}").contains(&owner) {
+        ensure!(begun.elapsed() < 2 * TTL, "it remembers {owner}: {client:?}");
+        tokio::time::sleep(TTL / 40).await;
+    }
+    ensure!(begun.elapsed() > TTL * 9 / 10, "it was forgotten after {:?}", begun.elapsed());
+    Ok(())
+}
