@@ -358,7 +358,8 @@ impl Core {
             return Err(Failure::GivenUp);
         }
         self.floor.granted(token, since.unsigned_abs());
-        let remaining = carrier.remaining(from);
+        // Of a lease in whole seconds there may be more.
+        let remaining = carrier.remaining(from).min(claim.ttl.get());
         self.watches.close(&claim.name, claim.owner);
         let (name, watched) = (claim.name.clone(), Watched::No);
         let (leaving, lost) = (false, None);

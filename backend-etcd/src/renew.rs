@@ -61,7 +61,7 @@ impl Core {
         }
         kept.extend(self.keep_alive_all(others).await);
         let renewals = leases.iter().zip(found).map(|(lease, found)| {
-            let renewal = renewal(found?, &kept)?;
+            let renewal = renewal(found?, &kept, lease.ttl.get())?;
             if let Renewal::Renewed(Validity { from, .. }) = renewal {
                 self.standing.renewed(lease.owner, from.saturating_add(lease.ttl.get()));
             }
@@ -201,7 +201,7 @@ fn on(lease: &Lease, key: Option<&KeyValue>) -> Found {
     }
 }
 
-fn renewal(found: Found, kept: &HashMap<i64, Kept>) -> Result<Renewal, Error> {
+fn renewal(found: Found, kept: &HashMap<i64, Kept>, ttl: Duration) -> Result<Renewal, Error> {
     let id = match found {
         Found::On(id) => id,
         Found::NotMine(loss) => return Ok(Renewal::NotMine(loss)),
@@ -212,7 +212,9 @@ fn renewal(found: Found, kept: &HashMap<i64, Kept>) -> Result<Renewal, Error> {
     };
     match kept.get(&id) {
         Some(Ok((from, remaining))) => {
-            Ok(Renewal::Renewed(Validity { remaining: *remaining, from: *from }))
+            // Of a lease in whole seconds there may be more.
+            let remaining = (*remaining).min(ttl);
+            Ok(Renewal::Renewed(Validity { remaining, from: *from }))
         }
         Some(Err(error)) => match error.loss() {
             Some(loss) => Ok(Renewal::NotMine(loss)),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_api::{HandedOver, Loss, margin};
+use leasehold_api::{Acquired, HandedOver, Lease, Loss, Renewal, Ticket, margin};
 use leasehold_conformance::proxy::{Action, Direction, Framing, Match, Proxy};
 use leasehold_conformance::{Failure, Verdict, ensure};
 use tokio::time::timeout;
@@ -69,7 +69,7 @@ pub(crate) async fn a_hand_over_from_a_lease_of_its_own_leaves_none_behind() -> 
         ensure!(matches!(answer, HandedOver::Granted(_)), "{answer:?}");
         let left = place.truth.lease(own).await?;
         ensure!(left.is_none(), "{left:?}");
-        client.release(&leasehold_api::Ticket::by_owner(next.name, next.owner), None).await?;
+        client.release(&Ticket::by_owner(next.name, next.owner), None).await?;
     }
     Ok(())
 }
@@ -86,5 +86,27 @@ pub(crate) async fn what_ended_on_a_lease_of_its_own_is_forgotten() -> Verdict {
         tokio::time::sleep(TTL / 40).await;
     }
     ensure!(begun.elapsed() > TTL * 9 / 10, "it was forgotten after {:?}", begun.elapsed());
+    Ok(())
+}
+
+pub(crate) async fn no_more_than_the_ttl_is_promised_of_a_longer_lease() -> Verdict {
+    // etcd's lease has whole seconds, but what nobody renews is given back at its TTL.
+    let ttl = Duration::from_millis(1_500);
+    let place = Place::shared("promised").await?;
+    let client = connect(&place.members, "promised").await?;
+    for keep_alive in [true, false] {
+        let claim = claim("a", ttl).with_keep_alive(keep_alive);
+        let Acquired::Granted(grant) = client.acquire(&claim).await? else {
+            return Err(Failure::failed("it is free"));
+        };
+        ensure!(grant.validity.remaining <= ttl, "{grant:?}");
+        let lease = Lease::new(claim.name, claim.owner, grant.token, claim.ttl);
+        let renewal = client.renew(&lease).await?;
+        let Renewal::Renewed(validity) = renewal else {
+            return Err(Failure::failed(format!("{renewal:?}")));
+        };
+        ensure!(validity.remaining <= ttl, "{validity:?}");
+        client.release(&lease.ticket(), None).await?;
+    }
     Ok(())
 }
