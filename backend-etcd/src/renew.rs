@@ -40,6 +40,8 @@ impl Core {
     pub(crate) async fn renew_each(&self, leases: &[Lease]) -> Vec<Result<Renewal, Error>> {
         self.retire_ended();
         let mut found: Vec<_> = leases.iter().map(|lease| Ok(self.known(lease))).collect();
+        let was_held = |found: &_| matches!(found, Ok(Found::On(_) | Found::Look(Some(_))));
+        let held: Vec<bool> = found.iter().map(was_held).collect();
         // At once what is known to be on which lease, though its key is looked at meanwhile: to keep
         // a lease of ours alive gives nobody a key.
         let mut known: BTreeMap<i64, Duration> = BTreeMap::new();
@@ -60,14 +62,25 @@ impl Core {
             }
         }
         kept.extend(self.keep_alive_all(others).await);
-        let renewals = leases.iter().zip(found).map(|(lease, found)| {
-            let renewal = renewal(found?, &kept, lease.ttl.get())?;
-            if let Renewal::Renewed(Validity { from, .. }) = renewal {
-                self.standing.renewed(lease.owner, from.saturating_add(lease.ttl.get()));
+        let renewals = leases.iter().zip(found).zip(held).map(|((lease, found), held)| {
+            match renewal(found?, &kept, lease.ttl.get())? {
+                Renewal::Renewed(validity) => Ok(self.in_time(lease, validity, held)),
+                not_mine => Ok(not_mine),
             }
-            Ok(renewal)
         });
         renewals.collect()
+    }
+
+    /// A renewal that was answered, unless what was `held` when it was asked has been lost or given
+    /// back meanwhile: its answer revives nothing.
+    fn in_time(&self, lease: &Lease, validity: Validity, held: bool) -> Renewal {
+        let until = validity.from.saturating_add(lease.ttl.get());
+        let is_cared_for = self.standing.renewed(lease.owner, until);
+        match self.known(lease) {
+            Found::NotMine(loss) => Renewal::NotMine(loss),
+            _ if held && !is_cared_for => Renewal::NotMine(Loss::Deadline),
+            _ => Renewal::Renewed(validity),
+        }
     }
 
     /// What is known without asking.

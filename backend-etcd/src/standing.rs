@@ -87,10 +87,14 @@ impl Standing {
         self.entries().get(&owner).is_some_and(|entry| entry.own)
     }
 
-    /// Its lock was renewed.
-    pub(crate) fn renewed(&self, owner: Owner, until: Instant) {
-        if let Some(entry) = self.entries().get_mut(&owner) {
-            entry.until = entry.until.max(until);
+    /// Its lock was renewed; says whether that comes before anybody began to give it back.
+    pub(crate) fn renewed(&self, owner: Owner, until: Instant) -> bool {
+        match self.entries().get_mut(&owner) {
+            Some(entry) if !entry.given_up && entry.reaped_until.is_none() => {
+                entry.until = entry.until.max(until);
+                true
+            }
+            _ => false,
         }
     }
 
@@ -138,6 +142,7 @@ mod tests {
         assert_eq!(left.iter().map(|ticket| ticket.owner).collect::<Vec<_>>(), [late]);
         assert!(standing.left_behind(10).is_empty(), "it is being given back");
         let until = BootClock.now().saturating_add(Duration::from_secs(60));
+        assert!(standing.renewed(renewed, until) && !standing.renewed(late, until), "too late");
         assert!(!standing.claims(late, &name, until), "what it got would be given back");
         standing.was_reaped(late);
         assert!(standing.claims(late, &name, until));

@@ -110,3 +110,28 @@ pub(crate) async fn no_more_than_the_ttl_is_promised_of_a_longer_lease() -> Verd
     }
     Ok(())
 }
+
+pub(crate) async fn a_renewal_that_is_answered_too_late_revives_nothing() -> Verdict {
+    let place = Place::shared("too-late").await?;
+    let proxy = Proxy::start(place.members[0], Framing::Grpc).await?;
+    let client = connect(&[proxy.addr()], "too-late").await?;
+    let (a, b) = (take(&*client, &claim("a", TTL)).await?, take(&*client, &claim("b", TTL)).await?);
+    tokio::time::sleep(TTL * 6 / 10).await;
+    let held = Match::command("LeaseKeepAlive");
+    let held = proxy.on(Direction::ToClient, held, Action::Hold);
+    let renewing = tokio::spawn({
+        let (client, a) = (client.clone(), a.clone());
+        async move { client.renew(&a).await }
+    });
+    held.fired().await;
+    // Another lock keeps their session alive meanwhile.
+    let renewal = client.renew(&b).await?;
+    ensure!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
+    place.claims_are(&a.name, 0, TTL).await?;
+    ensure!(proxy.deliver(Direction::ToClient) == 1, "the answer comes");
+    let renewal = renewing.await??;
+    ensure!(matches!(renewal, Renewal::NotMine(_)), "{renewal:?}");
+    let renewal = client.renew(&b).await?;
+    ensure!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
+    Ok(())
+}
