@@ -22,7 +22,7 @@ use crate::probe::{Unfit, probe};
 use crate::profile::profile;
 use crate::reaper;
 use crate::record;
-use crate::session::Sessions;
+use crate::sessions::Sessions;
 use crate::standing::Standing;
 use crate::trace;
 use crate::watch::Watches;

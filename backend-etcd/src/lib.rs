@@ -20,6 +20,7 @@ mod record;
 mod release;
 mod renew;
 mod session;
+mod sessions;
 mod standing;
 mod stream;
 mod targets;
