@@ -1,12 +1,14 @@
-//! The one table from the client library's and the server's errors to kinds.
+//! The one table from the client library's errors to kinds; `said.rs` has the server's part of it.
 
 use std::fmt;
 use std::time::Duration;
 
-use leasehold_api::{Error, ErrorKind, Operation};
-use tonic::{Code, Status};
+use leasehold_api::ErrorKind::{self, Auth, Busy, NotPrimary, Refused, Unclassified, Unreachable};
+use leasehold_api::{Error, Operation};
+use tonic::Status;
 
 use crate::driver::NAME;
+use crate::said::{Fate, meaning};
 
 /// Why a request has no good answer.
 #[derive(Debug)]
@@ -30,198 +32,6 @@ pub(crate) enum Failure {
 pub(crate) enum Effect {
     Changes,
     Reads,
-}
-
-/// What may have become of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    /// It had no effect.
-    Refused(ErrorKind),
-    /// Nobody knows.
-    Unknown,
-}
-
-use ErrorKind::{Auth, Busy, NotPrimary, Refused, Unclassified, Unreachable, Unsupported};
-
-/// What a server says, by how its message begins (etcd 3.4 to 3.6; a longer one stands before the
-/// one that begins it), and what may have become of the request.
-const SAID: &[(&str, Fate, &str, &str)] = &[
-    (
-        "etcdserver: mvcc: database space exceeded",
-        Fate::Refused(Refused),
-        "NOSPACE",
-        "the cluster's storage quota is used up",
-    ),
-    (
-        "etcdserver: no space",
-        Fate::Refused(Refused),
-        "NOSPACE",
-        "the cluster's storage quota is used up",
-    ),
-    (
-        "etcdserver: corrupt cluster",
-        Fate::Refused(Refused),
-        "CORRUPT",
-        "the cluster has raised the alarm that its data differ",
-    ),
-    (
-        "etcdserver: request is too large",
-        Fate::Refused(Refused),
-        "TOO_LARGE",
-        "the request is larger than the cluster takes",
-    ),
-    (
-        "etcdserver: too many operations in txn request",
-        Fate::Refused(Refused),
-        "TOO_MANY_OPS",
-        "the cluster takes fewer operations in a transaction",
-    ),
-    (
-        "etcdserver: too large lease TTL",
-        Fate::Refused(Refused),
-        "TTL",
-        "the TTL is longer than the cluster takes",
-    ),
-    (
-        "etcdserver: requested lease not found",
-        Fate::Refused(Refused),
-        "LEASE_NOT_FOUND",
-        "the lease that carries the lock is gone",
-    ),
-    (
-        "etcdserver: lease already exists",
-        Fate::Refused(Refused),
-        "LEASE_EXISTS",
-        "the lease exists already",
-    ),
-    (
-        "etcdserver: mvcc: required revision has been compacted",
-        Fate::Refused(Refused),
-        "COMPACTED",
-        "what was asked for has been compacted",
-    ),
-    (
-        "etcdserver: mvcc: required revision is a future revision",
-        Fate::Refused(Refused),
-        "FUTURE",
-        "the cluster is at an older revision than it was",
-    ),
-    (
-        "etcdserver: permission denied",
-        Fate::Refused(Auth),
-        "PERMISSION_DENIED",
-        "the user lacks a permission that leasehold needs",
-    ),
-    (
-        "etcdserver: authentication failed",
-        Fate::Refused(Auth),
-        "AUTH_FAILED",
-        "the cluster refuses the user or the password",
-    ),
-    (
-        "etcdserver: user name is empty",
-        Fate::Refused(Auth),
-        "NO_USER",
-        "the cluster wants a user and a password",
-    ),
-    (
-        "etcdserver: invalid auth token",
-        Fate::Refused(Auth),
-        "AUTH_TOKEN",
-        "the cluster refuses the session's token",
-    ),
-    (
-        "etcdserver: revision of auth store is old",
-        Fate::Refused(Auth),
-        "AUTH_OLD",
-        "the cluster's users were changed meanwhile",
-    ),
-    (
-        "etcdserver: authentication is not enabled",
-        Fate::Refused(Auth),
-        "NO_AUTH",
-        "the cluster knows no users",
-    ),
-    (
-        "etcdserver: root user does not exist",
-        Fate::Refused(Auth),
-        "NO_ROOT",
-        "the cluster has no root user",
-    ),
-    (
-        "etcdserver: too many requests",
-        Fate::Refused(Busy),
-        "TOO_MANY_REQUESTS",
-        "the cluster has too many requests to do",
-    ),
-    (
-        "etcdserver: no leader",
-        Fate::Refused(Busy),
-        "NO_LEADER",
-        "the member has no leader just now",
-    ),
-    (
-        "etcdserver: not leader",
-        Fate::Refused(Busy),
-        "NOT_LEADER",
-        "the member is not the leader any more",
-    ),
-    (
-        "etcdserver: unhealthy cluster",
-        Fate::Refused(Busy),
-        "UNHEALTHY",
-        "the cluster is not healthy",
-    ),
-    (
-        "etcdserver: not capable",
-        Fate::Refused(Unsupported),
-        "NOT_CAPABLE",
-        "the cluster is too old for this",
-    ),
-    (
-        "etcdserver: rpc not supported for learner",
-        Fate::Refused(NotPrimary),
-        "LEARNER",
-        "the member is a learner",
-    ),
-    (
-        "etcdserver: request timed out",
-        Fate::Unknown,
-        "TIMED_OUT",
-        "the cluster did not come to an answer in time",
-    ),
-    ("etcdserver: leader changed", Fate::Unknown, "LEADER_CHANGED", "the leader changed meanwhile"),
-    ("etcdserver: server stopped", Fate::Unknown, "STOPPED", "the member was stopped meanwhile"),
-    (
-        "etcdserver: request cancelled",
-        Fate::Unknown,
-        "CANCELLED",
-        "the request was cancelled meanwhile",
-    ),
-];
-
-/// What a server says without a message that we know.
-fn by_code(code: Code) -> (Fate, &'static str, &'static str) {
-    match code {
-        Code::Unavailable => (Fate::Unknown, "UNAVAILABLE", "the member is not available"),
-        Code::DeadlineExceeded | Code::Cancelled | Code::Aborted => {
-            (Fate::Unknown, "TIMED_OUT", "the cluster did not come to an answer in time")
-        }
-        Code::ResourceExhausted => {
-            (Fate::Refused(Busy), "EXHAUSTED", "the cluster has too much to do")
-        }
-        Code::PermissionDenied | Code::Unauthenticated => {
-            (Fate::Refused(Auth), "AUTH", "the cluster refuses the user")
-        }
-        Code::Unimplemented => {
-            (Fate::Refused(Unsupported), "UNIMPLEMENTED", "the server doesn't speak this protocol")
-        }
-        _ => (
-            Fate::Refused(Unclassified),
-            "UNKNOWN",
-            "the server answered an error that this driver doesn't know",
-        ),
-    }
 }
 
 impl Failure {
@@ -248,8 +58,7 @@ impl Failure {
     /// Whether another member may do better.
     pub(crate) fn is_members(&self) -> bool {
         let kind = self.kind(Effect::Reads).0;
-        matches!(kind, ErrorKind::Unreachable | ErrorKind::NotPrimary)
-            || self.said("etcdserver: no leader")
+        matches!(kind, Unreachable | NotPrimary) || self.said("etcdserver: no leader")
     }
 
     /// Whether the session's token was refused, but another may be accepted.
@@ -327,11 +136,7 @@ impl Failure {
         let etcd_client::Error::GRpcStatus(status) = error else {
             return (Unclassified, None, "the client library failed".to_owned());
         };
-        let known = SAID.iter().find(|(begins, ..)| status.message().starts_with(begins));
-        let (fate, code, message) = match known {
-            Some((_, fate, code, message)) => (*fate, *code, *message),
-            None => by_code(status.code()),
-        };
+        let (fate, code, message) = meaning(status);
         let kind = match fate {
             Fate::Refused(kind) => kind,
             Fate::Unknown => unknown,
@@ -388,7 +193,8 @@ fn was_never_open(error: &(dyn std::error::Error + 'static)) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Effect, Failure, SAID};
+    use super::{Effect, Failure};
+    use crate::said::SAID;
     use etcd_client::Error as ClientError;
     use leasehold_api::{ErrorKind, Operation};
     use std::time::Duration;

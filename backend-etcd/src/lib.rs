@@ -19,6 +19,7 @@ mod reaper;
 mod record;
 mod release;
 mod renew;
+mod said;
 mod session;
 mod sessions;
 mod standing;
