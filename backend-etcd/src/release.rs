@@ -79,12 +79,16 @@ impl Core {
     }
 
     /// Deletes the key, and where a claim without an answer may still land rewrites the epoch in
-    /// the same step.
+    /// the same step, if there is space for that.
     async fn free(&self, ticket: &Ticket, mut key: Key) -> Result<Result<(), Loss>, Failure> {
+        let mut bumps = true;
         for _ in 0..ROUNDS {
-            match self.free_once(ticket, key).await? {
-                Step::Done(outcome) => return Ok(outcome),
-                Step::Again(seen) => key = seen,
+            match self.free_once(ticket, key, bumps).await {
+                Ok(Step::Done(outcome)) => return Ok(outcome),
+                Ok(Step::Again(seen)) => key = seen,
+                // A deletion needs none.
+                Err(failure) if bumps && failure.is_no_space() => bumps = false,
+                Err(failure) => return Err(failure),
             }
         }
         Err(Failure::Contended)
@@ -92,9 +96,9 @@ impl Core {
 
     /// Invariant: the key goes only if nobody has touched it since the claim wrote it; and no claim
     /// lands that was sent before over the epoch that is rewritten here.
-    async fn free_once(&self, ticket: &Ticket, key: Key) -> Result<Step, Failure> {
+    async fn free_once(&self, ticket: &Ticket, key: Key, bumps: bool) -> Result<Step, Failure> {
         let place = self.keys.place(&ticket.name, ticket.owner);
-        let late = match self.sessions.late(ticket.owner) {
+        let late = match self.sessions.late(ticket.owner).filter(|_| bumps) {
             Some((session, Late::Bump(epoch))) => Some((session, epoch)),
             Some((_, Late::Soon(at))) => {
                 BootClock.sleep_until(at).await;

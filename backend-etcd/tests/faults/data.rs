@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::stream::iter;
 use leasehold_api::ErrorKind;
-use leasehold_conformance::proxy::{Framing, Proxy};
+use leasehold_conformance::proxy::{Action, Direction, Framing, Match, Proxy};
 use leasehold_conformance::servers::{Etcd, Snapshot};
 use leasehold_conformance::{Failure, Verdict, ensure};
 use tokio::time::timeout;
@@ -116,6 +116,29 @@ pub(crate) async fn who_waits_without_space_stays_when_tokens_fall_behind_the_cl
     near.release(&held.ticket(), None).await?;
     timeout(SECOND, far.wake(&waits)).await?;
     take(&*far, &waits).await?;
+    Ok(())
+}
+
+pub(crate) async fn what_was_granted_at_the_second_try_is_released_without_space() -> Verdict {
+    let (_server, place) = own(subject::quick().quota(1 << 20)).await?;
+    let proxy = Proxy::start(place.members[0], Framing::Grpc).await?;
+    let client = connect(&[proxy.addr()], "faults").await?;
+    // Something else keeps their session alive.
+    let other = take(&*client, &claim("b", TTL)).await?;
+    let wants = claim("a", TTL);
+    let lost = Match::contains("lock/a/");
+    let lost = proxy.on(Direction::ToClient, lost, Action::Drop);
+    tokio::select! {
+        answer = client.acquire(&wants) => return Err(Failure::failed(format!("{answer:?}"))),
+        () = lost.fired() => {}
+    }
+    let lease = take(&*client, &wants).await?;
+    place.truth.fill("filling/").await?;
+    // Whether the first try can still land, only a written epoch would make certain.
+    let released = client.release(&lease.ticket(), None).await?;
+    ensure!(released.outcome.is_ok() && !released.settled, "{released:?}");
+    ensure!(place.claims(&lease.name).await?.is_empty(), "it is free");
+    client.release(&other.ticket(), None).await?;
     Ok(())
 }
 
