@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::iter;
-use leasehold_api::ErrorKind;
+use leasehold_api::{Claim, Error, ErrorKind, Names, Renewal, Ticket, Token};
 use leasehold_conformance::proxy::{Action, Direction, Framing, Match, Proxy};
 use leasehold_conformance::servers::{Etcd, Snapshot};
 use leasehold_conformance::{Failure, Verdict, ensure};
@@ -117,6 +117,51 @@ pub(crate) async fn who_waits_without_space_stays_when_tokens_fall_behind_the_cl
     timeout(SECOND, far.wake(&waits)).await?;
     take(&*far, &waits).await?;
     Ok(())
+}
+
+pub(crate) async fn f50_without_space_each_verb_does_what_is_documented() -> Verdict {
+    let (_server, place) = own(subject::quick().quota(1 << 20)).await?;
+    let client = connect(&place.members, "faults").await?;
+    let [a, b, c] = ["a", "b", "c"].map(|name| claim(name, LONG));
+    let a = take(&*client, &a).await?;
+    let b = take(&*client, &b.with_keep_alive(false)).await?;
+    let c = take(&*client, &c).await?;
+    place.truth.fill("filling/").await?;
+    let is_refused = |error: &Error| {
+        (error.kind(), error.code(), error.is_retryable())
+            == (ErrorKind::Refused, Some("NOSPACE"), false)
+    };
+    // What needs something written is refused, and changes nothing.
+    for keep_alive in [true, false] {
+        let new = claim("d", LONG).with_keep_alive(keep_alive);
+        let error = client.acquire(&new).await.expect_err("it writes a key");
+        ensure!(is_refused(&error), "{error:?}");
+        ensure!(client.release(&new_ticket(&new), None).await?.settled, "nothing is on its way");
+    }
+    let error = client.hand_over(&a, &claim("a", LONG), false).await.expect_err("it writes a key");
+    ensure!(is_refused(&error), "{error:?}");
+    let closes = client.release(&c.ticket(), Some(LONG)).await;
+    let error = closes.expect_err("a name that stays closed wants a lease");
+    ensure!(is_refused(&error), "{error:?}");
+    let above = Token::new(c.token.get() + 600_000_000)?;
+    let error = client.raise_tokens(Names::All, above).await.expect_err("it writes the floor");
+    ensure!(is_refused(&error), "{error:?}");
+    // What is held is renewed, seen and released.
+    for lease in [&a, &b, &c] {
+        let renewal = client.renew(lease).await?;
+        ensure!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
+        let holder = client.inspect(&lease.name).await?;
+        ensure!(holder.is_some_and(|holder| holder.owner == lease.owner), "{lease:?} is seen");
+        let released = client.release(&lease.ticket(), None).await?;
+        ensure!(released.outcome.is_ok() && released.settled, "{released:?}");
+        ensure!(place.claims(&lease.name).await?.is_empty(), "it is free");
+    }
+    ensure!(client.fencing_token(&name("a")).await? >= Some(c.token), "a read");
+    Ok(())
+}
+
+fn new_ticket(claim: &Claim) -> Ticket {
+    Ticket::by_owner(claim.name.clone(), claim.owner)
 }
 
 pub(crate) async fn what_was_granted_at_the_second_try_is_released_without_space() -> Verdict {
