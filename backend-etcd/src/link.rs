@@ -209,9 +209,8 @@ impl Link {
             state.generation += 1;
             state.member = (wire.member + 1) % self.0.options.endpoints.len();
             state.wire = None;
-            let generation = state.generation;
-            drop(state);
-            self.0.generation.send_replace(generation);
+            // Under the lock, so that who sees another than its connection's finds a newer one.
+            self.0.generation.send_replace(state.generation);
         }
     }
 

@@ -23,6 +23,7 @@ use tokio::time::timeout;
 use crate::error::Failure;
 use crate::holdings::Holding;
 use crate::line::{Event, Watched, What};
+use crate::link::Wire;
 use crate::targets::{FIRST, Target, Targets};
 use crate::trace;
 use crate::watch::Shared;
@@ -88,30 +89,37 @@ impl Shared {
     async fn one_stream(&self) -> Result<(), Failure> {
         let mut generations = self.link.generations();
         let wire = self.link.wire().await?;
-        generations.borrow_and_update();
+        if *generations.borrow_and_update() != wire.generation {
+            return Ok(()); // they did meanwhile
+        }
+        let ended = self.stream_over(&wire, &mut generations).await;
+        match &ended {
+            // An open stream keeps the token that it was opened with, and the next one takes what
+            // the client has then, which nobody else may have renewed.
+            Err(failure) if failure.is_auth() => self.link.new_token(&wire).await?,
+            // Who only waits or holds asks for nothing else that would find this out.
+            Err(failure) if failure.is_members() => self.link.leave(&wire),
+            _ => {}
+        }
+        ended
+    }
+
+    async fn stream_over(
+        &self,
+        wire: &Wire,
+        generations: &mut watch::Receiver<u64>,
+    ) -> Result<(), Failure> {
         let mut client = wire.client.watch_client();
         let limit = self.link.options().timeout;
         // A stream begins with a watch: one over a key that nobody writes.
         let opened =
             client.watch(self.keys.nothing(), Some(WatchOptions::new().with_watch_id(FIRST)));
-        let opened = match timeout(limit, opened).await {
-            Ok(opened) => opened,
-            Err(_) => {
-                self.link.leave(&wire);
-                return Err(Failure::Silent(limit));
-            }
-        };
-        let (ask, mut answers) = opened.map_err(Failure::from)?.split();
+        let opened = timeout(limit, opened).await.map_err(|_| Failure::Silent(limit))?;
+        let (ask, mut answers) = opened?.split();
         self.cancelled().clear();
         let mut stream = Stream { ask, targets: Targets::default() };
         trace::watching(&self.link.options().place(), wire.generation);
-        let served = self.serve(&mut stream, &mut answers, &mut generations).await;
-        if served.as_ref().is_err_and(Failure::is_auth) {
-            // An open stream keeps the token that it was opened with, and the next one takes what
-            // the client has then, which nobody else may have renewed.
-            self.link.new_token(&wire).await?;
-        }
-        served
+        self.serve(&mut stream, &mut answers, generations).await
     }
 
     async fn serve(

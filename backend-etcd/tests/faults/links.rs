@@ -8,10 +8,15 @@ use leasehold_conformance::truth::EtcdPair;
 use leasehold_conformance::{Failure, Verdict, ensure};
 use tokio::time::timeout;
 
+use crate::common::connect;
 use crate::common::subject::quick;
-use crate::place::{LATE, Place, SECOND, name, own};
+use crate::place::{LATE, Place, SECOND, claim, name, own, take};
+use crate::turns::enter;
 
 const TTL: Duration = Duration::from_secs(1);
+
+/// So long that nothing ends by it.
+const LONG: Duration = Duration::from_secs(20);
 
 pub(crate) async fn f42_a_link_cut_twice_a_ttl_loses_nothing() -> Verdict {
     let place = Place::shared("f42").await?;
@@ -95,4 +100,28 @@ pub(crate) async fn a_claim_that_lands_after_its_clean_up_leaves_nothing() -> Ve
     }
     ensure!(other.is_held(), "the session lives on");
     Ok(other.release().await?)
+}
+
+pub(crate) async fn a_watch_goes_to_another_member_by_itself() -> Verdict {
+    let place = Place::shared("goes").await?;
+    let (one, two) = (
+        Proxy::start(place.members[0], Framing::Chunks).await?,
+        Proxy::start(place.members[0], Framing::Chunks).await?,
+    );
+    let (near, far) =
+        (connect(&place.members, "goes").await?, connect(&[one.addr(), two.addr()], "goes").await?);
+    let held = take(&*near, &claim("a", LONG)).await?;
+    let waits = claim("a", LONG).with_queue(true);
+    enter(&*far, &waits).await?;
+    let (used, other) = if one.counts().open > 0 { (one, two) } else { (two, one) };
+    // From now on it is asked for nothing.
+    used.refuse().await;
+    used.cut();
+    timeout(2 * SECOND, other.until(|counts| counts.open > 0)).await?;
+    timeout(SECOND, far.wake(&waits)).await?;
+    enter(&*far, &waits).await?;
+    near.release(&held.ticket(), None).await?;
+    timeout(SECOND, far.wake(&waits)).await?;
+    take(&*far, &waits).await?;
+    Ok(())
 }

@@ -23,6 +23,7 @@ leasehold_conformance::tests! {
     links::f42_a_link_cut_twice_a_ttl_loses_nothing,
     links::c105_a_partitioned_holder_is_lost_before_it_heals,
     links::a_claim_that_lands_after_its_clean_up_leaves_nothing,
+    links::a_watch_goes_to_another_member_by_itself,
     leases::f43_a_revoked_lease_is_lost_within_a_second,
     leases::c118_a_renewal_after_a_revocation_is_a_loss,
     leases::f44_c123_a_waiter_whose_key_ended_gets_the_lock_by_a_new_one,
