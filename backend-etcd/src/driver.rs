@@ -1,17 +1,15 @@
 //! The driver: what each verb of the contract is made of.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use etcd_client::{GetOptions, KeyValue, SortOrder, SortTarget, Txn, TxnResponse};
+use etcd_client::{Txn, TxnResponse};
 use leasehold_api::{
     Acquired, Backend, BootClock, Claim, Clock, Error, HandedOver, Holder, Lease, LockName, Loss,
     Names, Operation, Owner, Profile, Released, Renewal, Ticket, Token, Ttl, async_trait,
 };
 use tokio::task::JoinHandle;
 
-use crate::claim::untouched_record;
 use crate::error::{Effect, Failure};
 use crate::floor::Floor;
 use crate::holdings::Holdings;
@@ -21,7 +19,6 @@ use crate::options::{Options, bad};
 use crate::probe::{Unfit, probe};
 use crate::profile::profile;
 use crate::reaper;
-use crate::record;
 use crate::sessions::Sessions;
 use crate::standing::Standing;
 use crate::trace;
@@ -155,70 +152,6 @@ impl Core {
                  this cluster grants"
             ));
         }
-        Ok(())
-    }
-
-    /// Deletes the claims that wait over a floor that is too low now, which so claim anew. Those
-    /// who hold keep what they have. Done when a look finds none.
-    async fn send_back_waiters(&self, names: Names<'_>, above: Token) -> Result<(), Failure> {
-        const ROUNDS: usize = 16;
-        for _ in 0..ROUNDS {
-            let waiting = self.waiting_too_low(names, above).await?;
-            if waiting.is_empty() {
-                return Ok(());
-            }
-            // The youngest first, so that who is before it is still there.
-            for (kv, before) in waiting.iter().rev() {
-                self.send_back(kv.key(), kv.mod_revision(), before).await?;
-            }
-        }
-        Err(Failure::Contended)
-    }
-
-    /// Who waits with a token that is not above this one, the oldest first, and the key before each.
-    async fn waiting_too_low(
-        &self,
-        names: Names<'_>,
-        above: Token,
-    ) -> Result<Vec<(KeyValue, Vec<u8>)>, Failure> {
-        let beginning = match names {
-            Names::One(name) => self.keys.line(name),
-            Names::All => self.keys.beginning(""),
-        };
-        let oldest_first = (SortTarget::Create, SortOrder::Ascend);
-        let options = GetOptions::new().with_prefix().with_sort(oldest_first.0, oldest_first.1);
-        let answer = self
-            .link
-            .call(Duration::from_secs(1), |client| {
-                let (mut kv, from, options) =
-                    (client.kv_client(), beginning.as_str(), options.clone());
-                async move { kv.get(from, Some(options)).await }
-            })
-            .await?;
-        let mut last = HashMap::new();
-        let mut waiting = Vec::new();
-        for kv in answer.kvs() {
-            let Some((name, _)) = self.keys.read(kv.key()) else { continue };
-            let Some(before) = last.insert(name, kv.key().to_vec()) else { continue };
-            let token = untouched_record(kv)
-                .and_then(|record| record::token(record.floor, kv.create_revision()));
-            if token.is_some_and(|token| token <= above) {
-                waiting.push((kv.clone(), before));
-            }
-        }
-        Ok(waiting)
-    }
-
-    /// Invariant: only a claim that waits is deleted: one that another key stands before.
-    async fn send_back(&self, key: &[u8], modified: i64, before: &[u8]) -> Result<(), Failure> {
-        use etcd_client::{Compare, CompareOp, TxnOp};
-        let txn = Txn::new()
-            .when([
-                Compare::mod_revision(key, CompareOp::Equal, modified),
-                Compare::create_revision(before, CompareOp::Greater, 0),
-            ])
-            .and_then([TxnOp::delete(key, None)]);
-        self.txn(Duration::from_secs(1), &txn).await?;
         Ok(())
     }
 }

@@ -15,6 +15,7 @@ mod operator;
 mod options;
 mod probe;
 mod profile;
+mod raise;
 mod reaper;
 mod record;
 mod release;

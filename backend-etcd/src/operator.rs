@@ -13,7 +13,7 @@ use crate::driver::Core;
 use crate::error::Failure;
 use etcd_client::Txn;
 
-/// How many keys a list reads at once.
+/// How many keys are read at once: the largest there can be are less than a client takes.
 const PAGE: i64 = 1_000;
 
 impl Core {
@@ -29,25 +29,16 @@ impl Core {
     ) -> Result<Vec<(LockName, Holder)>, Failure> {
         let mut firsts: HashMap<LockName, KeyValue> = HashMap::new();
         let beginning = self.keys.beginning(name_prefix);
-        let mut from = beginning.clone().into_bytes();
-        loop {
-            let page = self.page(&from, beginning.as_bytes()).await?;
-            let more = i64::try_from(page.len()).is_ok_and(|length| length >= PAGE);
-            for kv in page {
-                from = kv.key().to_vec();
-                let Some((name, _)) = self.keys.read(kv.key()) else { continue };
-                let is_older = firsts
-                    .get(&name)
-                    .is_none_or(|first| kv.create_revision() < first.create_revision());
-                if is_older {
-                    firsts.insert(name, kv);
-                }
+        self.each_key(&beginning, |kv| {
+            let Some((name, _)) = self.keys.read(kv.key()) else { return };
+            let is_older = firsts
+                .get(&name)
+                .is_none_or(|first| kv.create_revision() < first.create_revision());
+            if is_older {
+                firsts.insert(name, kv);
             }
-            if !more {
-                break;
-            }
-            from.push(0);
-        }
+        })
+        .await?;
         let mut known = HashMap::new();
         let mut all = Vec::with_capacity(firsts.len());
         for (name, first) in firsts {
@@ -72,6 +63,28 @@ impl Core {
         let look = Txn::new().and_then([first_of(&self.keys.line(name))]);
         let answer = self.txn(patience(Duration::ZERO), &look).await?;
         Ok(gets(&answer).next().and_then(|mut kvs| kvs.pop()))
+    }
+
+    /// Reads all keys that begin so, in their order and in answers of a size that can be taken; not
+    /// of one instant.
+    pub(crate) async fn each_key(
+        &self,
+        beginning: &str,
+        mut see: impl FnMut(KeyValue),
+    ) -> Result<(), Failure> {
+        let mut from = beginning.as_bytes().to_vec();
+        loop {
+            let page = self.page(&from, beginning.as_bytes()).await?;
+            let more = i64::try_from(page.len()).is_ok_and(|length| length >= PAGE);
+            if let Some(last) = page.last() {
+                from = last.key().to_vec();
+                from.push(0);
+            }
+            page.into_iter().for_each(&mut see);
+            if !more {
+                return Ok(());
+            }
+        }
     }
 
     async fn page(&self, from: &[u8], beginning: &[u8]) -> Result<Vec<KeyValue>, Failure> {

@@ -40,6 +40,7 @@ leasehold_conformance::tests! {
     turns::a_turn_that_the_watch_told_is_held_for_its_ttl,
     turns::a_deletion_told_late_gives_nobody_a_turn,
     turns::a_raise_sends_back_all_who_wait,
+    turns::a_raise_of_all_names_reads_however_many_there_are,
     turns::a_waiter_on_a_lease_of_its_own_keeps_its_place,
     data::f46_c106_compaction_loses_neither_holder_nor_waiter,
     data::f50_without_space_locks_are_refused_and_old_ones_stay,

@@ -2,13 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
 use leasehold_api::{Acquired, Backend, Claim, Names, Ticket, Token};
 use leasehold_conformance::proxy::{Action, Direction, Framing, Match, Proxy};
 use leasehold_conformance::{Verdict, ensure};
 use tokio::time::timeout;
 
 use crate::common::connect;
-use crate::place::{Place, SECOND, claim, name, take};
+use crate::common::subject::quick;
+use crate::place::{Place, SECOND, claim, name, own, take};
 
 /// So long that nothing ends by it.
 const LONG: Duration = Duration::from_secs(20);
@@ -95,6 +97,27 @@ pub(crate) async fn a_raise_sends_back_all_who_wait() -> Verdict {
     let claims = place.claims(&held.name).await?;
     ensure!(claims[1..].iter().all(|claim| claim.token() > Some(above)), "{claims:?}");
     ensure!(claims.len() == 4, "{claims:?}");
+    Ok(())
+}
+
+pub(crate) async fn a_raise_of_all_names_reads_however_many_there_are() -> Verdict {
+    const MANY: usize = 3_000;
+    let (_server, place) = own(quick()).await?;
+    let client = connect(&place.members, "faults").await?;
+    // A slash is three bytes of a key: in one answer they would be more than a client takes.
+    let long = "/".repeat(500);
+    for hundred in 0..MANY / 100 {
+        let claims: Vec<_> =
+            (0..100).map(|n| claim(&format!("{long}{hundred}-{n}"), LONG)).collect();
+        try_join_all(claims.iter().map(|claim| take(&*client, claim))).await?;
+    }
+    let held = take(&*client, &claim("a", LONG)).await?;
+    let waits = claim("a", LONG).with_queue(true);
+    enter(&*client, &waits).await?;
+    let above = Token::new(held.token.get() + 600_000_000)?;
+    client.raise_tokens(Names::All, above).await?;
+    let claims = place.claims(&held.name).await?;
+    ensure!(claims.len() == 1 && claims[0].owner == Some(held.owner), "{claims:?}");
     Ok(())
 }
 
