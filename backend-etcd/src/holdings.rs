@@ -39,13 +39,14 @@ pub(crate) struct Holding {
 }
 
 impl Holdings {
-    /// Notes a grant; says whether the watcher has to be told that somebody will be due.
-    pub(crate) fn add(&self, owner: Owner, holding: Holding) -> bool {
+    /// Notes a grant; says whether the watcher has to be told that somebody will be due, and which
+    /// watch nobody needs any more, where the owner was granted it before.
+    pub(crate) fn add(&self, owner: Owner, holding: Holding) -> (bool, Option<i64>) {
         let mut inner = self.inner();
         let first = inner.due.is_empty();
         inner.due.push_back((BootClock.now().saturating_add(WATCHED_AFTER), owner));
-        inner.by_owner.insert(owner, holding);
-        first
+        let before = inner.by_owner.insert(owner, holding);
+        (first, before.and_then(|holding| holding.watch()))
     }
 
     pub(crate) fn get(&self, owner: Owner) -> Option<Holding> {
@@ -61,21 +62,7 @@ impl Holdings {
 
     /// It is over; answers the watch it was under.
     pub(crate) fn remove(&self, owner: Owner) -> Option<i64> {
-        match self.inner().by_owner.remove(&owner)?.watched {
-            Watched::No => None,
-            Watched::Asked(id) | Watched::Yes(id) => Some(id),
-        }
-    }
-
-    /// Something happened to its key; says whether that is a loss nobody knew of.
-    pub(crate) fn lose(&self, owner: Owner, loss: Loss) -> bool {
-        match self.inner().by_owner.get_mut(&owner) {
-            Some(holding) if !holding.leaving && holding.lost.is_none() => {
-                holding.lost = Some(loss);
-                true
-            }
-            _ => false,
-        }
+        self.inner().by_owner.remove(&owner)?.watch()
     }
 
     /// All that a lease carries is lost; who did not know.
@@ -90,13 +77,39 @@ impl Holdings {
         lost
     }
 
-    /// Changes how far a holding's watch is; says whether it is held at all.
-    pub(crate) fn watch(&self, owner: Owner, watched: Watched, since: Option<i64>) -> bool {
+    /// A watch of this number is asked for, of what comes after `since`; says whether the lock is
+    /// held at all.
+    pub(crate) fn asked(&self, owner: Owner, id: i64, since: i64) -> bool {
         let mut inner = self.inner();
         let Some(holding) = inner.by_owner.get_mut(&owner) else { return false };
-        holding.watched = watched;
-        holding.since = since.unwrap_or(holding.since);
+        holding.watched = Watched::Asked(id);
+        holding.since = since;
         true
+    }
+
+    /// The watch of this number is open.
+    pub(crate) fn opened(&self, owner: Owner, id: i64) {
+        if let Some(holding) = self.inner().by_owner.get_mut(&owner)
+            && holding.watched == Watched::Asked(id)
+        {
+            holding.watched = Watched::Yes(id);
+        }
+    }
+
+    /// What the watch of this number is over.
+    pub(crate) fn under(&self, owner: Owner, id: i64) -> Option<Holding> {
+        self.get(owner).filter(|holding| holding.is_under(id))
+    }
+
+    /// The watch of this number told of a loss; says whether it is one nobody knew of.
+    pub(crate) fn lose_by(&self, owner: Owner, id: i64, loss: Loss) -> bool {
+        match self.inner().by_owner.get_mut(&owner) {
+            Some(holding) if holding.is_under(id) && !holding.leaving && holding.lost.is_none() => {
+                holding.lost = Some(loss);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The watches broke; all that were watched are due again.
@@ -153,5 +166,61 @@ impl Holdings {
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().expect("nothing panics while it holds this lock")
+    }
+}
+
+impl Holding {
+    /// The watch it is under, or soon will be.
+    fn watch(&self) -> Option<i64> {
+        match self.watched {
+            Watched::No => None,
+            Watched::Asked(id) | Watched::Yes(id) => Some(id),
+        }
+    }
+
+    fn is_under(&self, id: i64) -> bool {
+        self.watch() == Some(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Holding, Holdings};
+    use crate::carrier::Carrier;
+    use crate::line::Watched;
+    use leasehold_api::{LockName, Loss, Owner, Token};
+
+    fn holding(created: i64) -> Holding {
+        Holding {
+            name: LockName::new("a").unwrap(),
+            token: Token::new(created.unsigned_abs()).unwrap(),
+            created,
+            since: created,
+            carrier: Carrier::own_for_tests(),
+            watched: Watched::No,
+            leaving: false,
+            lost: None,
+        }
+    }
+
+    #[test]
+    fn a_watch_of_what_was_held_before_tells_nothing_of_what_is_held_now() {
+        let (holdings, owner) = (Holdings::default(), Owner::from_bits(1));
+        holdings.add(owner, holding(5));
+        assert!(holdings.asked(owner, 7, 5));
+        assert_eq!(holdings.remove(owner), Some(7));
+        // Its cancellation is not done yet, and what it told has not been read yet.
+        holdings.add(owner, holding(9));
+        holdings.opened(owner, 7);
+        assert_eq!(holdings.get(owner).unwrap().watched, Watched::No, "nobody watches it");
+        assert!(!holdings.lose_by(owner, 7, Loss::Gone), "that was the one before");
+        assert!(holdings.under(owner, 7).is_none());
+        assert!(holdings.asked(owner, 8, 9));
+        holdings.opened(owner, 8);
+        assert_eq!(holdings.get(owner).unwrap().watched, Watched::Yes(8));
+        assert!(holdings.under(owner, 8).is_some());
+        assert!(holdings.lose_by(owner, 8, Loss::Gone));
+        assert!(!holdings.lose_by(owner, 8, Loss::Gone), "it is known");
+        assert_eq!(holdings.add(owner, holding(9)).1, Some(8), "found again, it is watched anew");
     }
 }

@@ -202,7 +202,7 @@ impl Shared {
         since: i64,
     ) -> Result<(), Failure> {
         let id = stream.targets.add(&self.numbers, Target::Key(owner));
-        if !self.holdings.watch(owner, Watched::Asked(id), Some(since)) {
+        if !self.holdings.asked(owner, id, since) {
             stream.targets.remove(id); // it was released meanwhile
             return Ok(());
         }
@@ -260,7 +260,7 @@ impl Shared {
                     }
                     Ok(())
                 }
-                Target::Key(owner) => self.look_at_key(stream, owner).await,
+                Target::Key(owner) => self.look_at_key(stream, owner, id).await,
             };
         }
         match target {
@@ -298,14 +298,14 @@ impl Shared {
 
     fn told_of_key(&self, owner: Owner, id: i64, answer: &WatchResponse) {
         if answer.created() {
-            self.holdings.watch(owner, Watched::Yes(id), None);
+            self.holdings.opened(owner, id);
         }
         for event in answer.events() {
             let loss = match event.event_type() {
                 EventType::Delete => Loss::Gone,
                 EventType::Put => Loss::TakenOver,
             };
-            if self.holdings.lose(owner, loss) {
+            if self.holdings.lose_by(owner, id, loss) {
                 self.tells(owner, loss);
             }
         }
@@ -313,8 +313,8 @@ impl Shared {
 
     /// What happened to a key since its grant has been compacted: whether it still stands as it
     /// was written tells the same.
-    async fn look_at_key(&self, stream: &mut Stream, owner: Owner) -> Result<(), Failure> {
-        let Some(holding) = self.holdings.get(owner) else { return Ok(()) };
+    async fn look_at_key(&self, stream: &mut Stream, owner: Owner, id: i64) -> Result<(), Failure> {
+        let Some(holding) = self.holdings.under(owner, id) else { return Ok(()) };
         let key = self.keys.place(&holding.name, owner);
         let found = self
             .link
@@ -331,7 +331,7 @@ impl Shared {
                 return self.ask_for_key(stream, owner, &holding, revision).await;
             }
         };
-        if self.holdings.lose(owner, loss) {
+        if self.holdings.lose_by(owner, id, loss) {
             self.tells(owner, loss);
         }
         Ok(())

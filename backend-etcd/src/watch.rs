@@ -124,7 +124,9 @@ impl Watches {
 
     /// Notes a grant, whose key comes under a watch if it is held for a while.
     pub(crate) fn holds(&self, owner: Owner, holding: Holding) {
-        if self.shared.holdings.add(owner, holding) {
+        let (first, not_needed) = self.shared.holdings.add(owner, holding);
+        self.shared.cancelled().extend(not_needed);
+        if first || not_needed.is_some() {
             self.shared.wanted.notify_one();
         }
     }
