@@ -34,6 +34,9 @@ pub(crate) struct Session {
     /// One keepalive at a time, unless it is silent.
     keeping: tokio::sync::Mutex<()>,
     ended: AtomicBool,
+    /// No claim can land on it: its epoch's key is gone, and perhaps it is itself.
+    sealed: AtomicBool,
+    asked_to_go: AtomicBool,
     /// The server has said that it is gone.
     revoked: AtomicBool,
 }
@@ -81,8 +84,9 @@ impl Session {
         let (asked, unanswered) = (answered, HashMap::new());
         let state = State { ttl, asked, answered, epoch, bumped, unanswered };
         let keeping = tokio::sync::Mutex::default();
-        let (ended, revoked) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { id, epoch_key, state: Mutex::new(state), keeping, ended, revoked }
+        let [ended, sealed, asked_to_go, revoked] = [false; 4].map(AtomicBool::new);
+        let state = Mutex::new(state);
+        Self { id, epoch_key, state, keeping, ended, sealed, asked_to_go, revoked }
     }
 
     /// Whether its deadline has not passed, and nobody has seen it gone.
@@ -97,13 +101,13 @@ impl Session {
         !self.ended.load(Ordering::SeqCst)
     }
 
-    /// The server has it no more.
+    /// The server has it no more, or at least not its epoch.
     fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
-        self.revoked.store(true, Ordering::SeqCst);
+        self.sealed.store(true, Ordering::SeqCst);
     }
 
-    /// Whether nothing can land on it any more: it was revoked, or has expired long ago.
+    /// Whether nothing is on it any more: it was revoked, or has expired long ago.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_gone_in(&self.state())
     }
@@ -113,17 +117,19 @@ impl Session {
         expired || self.revoked.load(Ordering::SeqCst)
     }
 
-    /// Not before its TTL is over: that is what its grants' validities say.
-    pub(crate) async fn revoke(&self, link: &Link) {
-        let over = {
+    /// Whether it is to be revoked now; said once. Not before its TTL is over: that is what its
+    /// grants' validities say.
+    pub(crate) fn is_to_be_revoked(&self) -> bool {
+        let is_over = {
             let state = self.state();
-            state.answered.saturating_add(state.ttl)
+            BootClock.now() >= state.answered.saturating_add(state.ttl)
         };
-        if !self.revoked.load(Ordering::SeqCst) {
-            BootClock.sleep_until(over).await;
-        }
-        let revoked = revoke(link, self.id).await;
-        if revoked.is_ok() {
+        is_over && !self.asked_to_go.swap(true, Ordering::SeqCst)
+    }
+
+    /// If that fails it ends by itself.
+    pub(crate) async fn revoke(&self, link: &Link) {
+        if revoke(link, self.id).await.is_ok() {
             self.revoked.store(true, Ordering::SeqCst);
         }
     }
@@ -227,6 +233,7 @@ impl Session {
         match state.unanswered.get(&owner) {
             None => Late::Never,
             Some(epoch) if *epoch < state.epoch => Late::Never,
+            Some(_) if self.sealed.load(Ordering::SeqCst) => Late::Never,
             Some(_) if self.is_gone_in(&state) => Late::Never,
             Some(_) if self.ended.load(Ordering::SeqCst) => Late::Perhaps,
             Some(_) if now.since(state.bumped) >= BUMPED_EVERY => Late::Bump(state.epoch),

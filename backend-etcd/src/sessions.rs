@@ -76,12 +76,17 @@ impl Sessions {
     }
 
     /// Takes the sessions that have ended out of use, and answers all of whom nobody was told yet.
+    /// Revokes those that are over, in the background.
     pub(crate) fn retire_ended(&self) -> Vec<Arc<Session>> {
         self.retire();
+        for session in self.retired().iter().filter(|session| session.is_to_be_revoked()) {
+            let (link, session) = (self.link.clone(), session.clone());
+            tokio::spawn(async move { session.revoke(&link).await });
+        }
         std::mem::take(&mut *self.untold())
     }
 
-    /// Takes the sessions that have ended out of use, and revokes their leases in the background.
+    /// Takes the sessions that have ended out of use.
     fn retire(&self) {
         let mut ended = Vec::new();
         self.by_length().retain(|_, session| {
@@ -93,11 +98,7 @@ impl Sessions {
         });
         let mut retired = self.retired();
         retired.retain(|session| !session.is_gone());
-        for session in &ended {
-            retired.push(session.clone());
-            let (link, session) = (self.link.clone(), session.clone());
-            tokio::spawn(async move { session.revoke(&link).await });
-        }
+        retired.extend(ended.iter().cloned());
         self.untold().extend(ended);
     }
 

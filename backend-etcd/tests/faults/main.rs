@@ -37,6 +37,7 @@ leasehold_conformance::tests! {
     sessions::what_ended_on_a_lease_of_its_own_is_forgotten,
     sessions::no_more_than_the_ttl_is_promised_of_a_longer_lease,
     sessions::a_renewal_that_is_answered_too_late_revives_nothing,
+    sessions::a_session_without_its_epoch_lasts_as_promised,
     turns::a_turn_that_the_watch_told_is_held_for_its_ttl,
     turns::a_deletion_told_late_gives_nobody_a_turn,
     turns::a_raise_sends_back_all_who_wait,

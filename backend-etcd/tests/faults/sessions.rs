@@ -135,3 +135,25 @@ pub(crate) async fn a_renewal_that_is_answered_too_late_revives_nothing() -> Ver
     ensure!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
     Ok(())
 }
+
+pub(crate) async fn a_session_without_its_epoch_lasts_as_promised() -> Verdict {
+    let place = Place::shared("epoch").await?;
+    let client = connect(&place.members, "epoch").await?;
+    let lease = take(&*client, &claim("a", TTL)).await?;
+    let granted = Instant::now();
+    let key = place.truth.pairs(&place.keys.sessions()).await?.remove(0).key;
+    ensure!(place.truth.delete(key).await?, "it is there");
+    // The next claim finds that out, and is granted on another session.
+    take(&*client, &claim("b", TTL)).await?;
+    let told = timeout(SECOND, client.next_loss()).await?;
+    ensure!(told == (lease.owner, Loss::SessionGone), "{told:?}");
+    // Who was told may not have heard of it yet.
+    while granted.elapsed() < TTL * 8 / 10 {
+        let claims = place.claims(&lease.name).await?;
+        let stands = claims.first().is_some_and(|claim| claim.owner == Some(lease.owner));
+        ensure!(stands, "{:?} after the grant: {claims:?}", granted.elapsed());
+        tokio::time::sleep(TTL / 100).await;
+    }
+    place.claims_are(&lease.name, 0, TTL).await?;
+    Ok(())
+}
