@@ -16,7 +16,8 @@ const ROUNDS: usize = 16;
 
 impl Core {
     /// Deletes the claims that wait over a floor that is too low now, which so claim anew. Those
-    /// who hold keep what they have. Done when a look finds none.
+    /// who hold keep what they have, and so do those who have become the first and not heard of it
+    /// yet: to the store they hold. Done when a look finds none.
     pub(crate) async fn send_back_waiters(
         &self,
         names: Names<'_>,
