@@ -17,7 +17,7 @@ use etcd_client::{
     EventType, WatchOptions, WatchRequestSender, WatchResponse, WatchResponseStream,
 };
 use leasehold_api::{BootClock, Clock, Instant, LockName, Loss, Owner};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use crate::error::Failure;
@@ -35,8 +35,36 @@ const TIDY_EVERY: Duration = Duration::from_secs(5);
 
 /// A stream that is open.
 struct Stream {
-    ask: WatchRequestSender,
+    ask: mpsc::UnboundedSender<Ask>,
     targets: Targets,
+}
+
+/// What is asked of the server on a stream.
+enum Ask {
+    Watch(String, WatchOptions),
+    Cancel(i64),
+}
+
+impl Stream {
+    /// Whoever sends it ends with the stream, so it is sent or not needed.
+    fn ask(&self, ask: Ask) {
+        let _ = self.ask.send(ask);
+    }
+}
+
+/// Sends what is asked for, while what is told is read: a server that has much to tell and is not
+/// heard reads nothing either, and both would wait for ever.
+async fn send(
+    mut to: WatchRequestSender,
+    mut asked: mpsc::UnboundedReceiver<Ask>,
+) -> Result<(), Failure> {
+    while let Some(ask) = asked.recv().await {
+        match ask {
+            Ask::Watch(key, options) => to.watch(key, Some(options)).await?,
+            Ask::Cancel(id) => to.cancel(id).await?,
+        }
+    }
+    Ok(())
 }
 
 impl Shared {
@@ -115,11 +143,16 @@ impl Shared {
         let opened =
             client.watch(self.keys.nothing(), Some(WatchOptions::new().with_watch_id(FIRST)));
         let opened = timeout(limit, opened).await.map_err(|_| Failure::Silent(limit))?;
-        let (ask, mut answers) = opened?.split();
+        let (sender, mut answers) = opened?.split();
         self.cancelled().clear();
+        let (ask, asked) = mpsc::unbounded_channel();
         let mut stream = Stream { ask, targets: Targets::default() };
         trace::watching(&self.link.options().place(), wire.generation);
-        self.serve(&mut stream, &mut answers, generations).await
+        tokio::select! {
+            biased;
+            served = self.serve(&mut stream, &mut answers, generations) => served,
+            sent = send(sender, asked) => sent,
+        }
     }
 
     async fn serve(
@@ -130,9 +163,9 @@ impl Shared {
     ) -> Result<(), Failure> {
         let mut tidy = tokio::time::interval(TIDY_EVERY);
         loop {
-            self.ask_for_lines(stream).await?;
-            self.cancel(stream).await?;
-            let next = self.ask_for_keys(stream).await?;
+            self.ask_for_lines(stream);
+            self.cancel(stream);
+            let next = self.ask_for_keys(stream);
             let due = async {
                 match next {
                     Some(at) => BootClock.sleep_until(at).await,
@@ -150,7 +183,7 @@ impl Shared {
                 () = self.wanted.notified() => {}
                 () = due => {}
                 _ = tidy.tick() => {
-                    if self.tidy(stream).await? {
+                    if self.tidy(stream) {
                         return Ok(());
                     }
                 }
@@ -161,69 +194,53 @@ impl Shared {
     /// Each line that is not watched: from now on.
     ///
     /// Without a start revision, or the server would look for old events in turns of 100 ms.
-    async fn ask_for_lines(&self, stream: &mut Stream) -> Result<(), Failure> {
+    fn ask_for_lines(&self, stream: &mut Stream) {
         let fresh = std::mem::take(&mut *self.fresh());
         if fresh.is_empty() {
-            return Ok(());
+            return;
         }
-        let mut asked = Vec::new();
-        {
-            let mut lines = self.lines();
-            for name in fresh {
-                let Some(line) = lines.get_mut(&name) else { continue };
-                if *line.watched.borrow() == Watched::No {
-                    let id = stream.targets.add(&self.numbers, Target::Line(name.clone()));
-                    line.watched.send_replace(Watched::Asked(id));
-                    asked.push((id, self.keys.line(&name)));
-                }
+        let mut lines = self.lines();
+        for name in fresh {
+            let Some(line) = lines.get_mut(&name) else { continue };
+            if *line.watched.borrow() == Watched::No {
+                let id = stream.targets.add(&self.numbers, Target::Line(name.clone()));
+                line.watched.send_replace(Watched::Asked(id));
+                let options = WatchOptions::new().with_watch_id(id).with_prefix();
+                stream.ask(Ask::Watch(self.keys.line(&name), options));
             }
         }
-        for (id, line) in asked {
-            let options = WatchOptions::new().with_watch_id(id).with_prefix();
-            stream.ask.watch(line, Some(options)).await?;
-        }
-        Ok(())
     }
 
     /// Each key that was held long enough: from its grant on.
-    async fn ask_for_keys(&self, stream: &mut Stream) -> Result<Option<Instant>, Failure> {
+    fn ask_for_keys(&self, stream: &mut Stream) -> Option<Instant> {
         let (due, next) = self.holdings.take_due(BootClock.now());
         for (owner, holding) in due {
-            self.ask_for_key(stream, owner, &holding, holding.since).await?;
+            self.ask_for_key(stream, owner, &holding, holding.since);
         }
-        Ok(next)
+        next
     }
 
-    async fn ask_for_key(
-        &self,
-        stream: &mut Stream,
-        owner: Owner,
-        holding: &Holding,
-        since: i64,
-    ) -> Result<(), Failure> {
+    fn ask_for_key(&self, stream: &mut Stream, owner: Owner, holding: &Holding, since: i64) {
         let id = stream.targets.add(&self.numbers, Target::Key(owner));
         if !self.holdings.asked(owner, id, since) {
             stream.targets.remove(id); // it was released meanwhile
-            return Ok(());
+            return;
         }
         let options = WatchOptions::new().with_watch_id(id).with_start_revision(since + 1);
-        let key = self.keys.place(&holding.name, owner);
-        stream.ask.watch(key, Some(options)).await?;
-        Ok(())
+        stream.ask(Ask::Watch(self.keys.place(&holding.name, owner), options));
     }
 
-    async fn cancel(&self, stream: &mut Stream) -> Result<(), Failure> {
+    fn cancel(&self, stream: &mut Stream) {
         let cancelled = std::mem::take(&mut *self.cancelled());
         for id in cancelled {
             if stream.targets.remove(id) {
-                stream.ask.cancel(id).await?;
+                stream.ask(Ask::Cancel(id));
             }
         }
-        Ok(())
     }
 
     /// Gives up what nobody waits for; says whether nothing is left to watch.
-    async fn tidy(&self, stream: &mut Stream) -> Result<bool, Failure> {
+    fn tidy(&self, stream: &mut Stream) -> bool {
         let now = BootClock.now();
         let mut idle = Vec::new();
         let nothing_left = {
@@ -238,8 +255,8 @@ impl Shared {
             lines.is_empty() && self.holdings.is_empty()
         };
         self.cancelled().extend(idle);
-        self.cancel(stream).await?;
-        Ok(nothing_left)
+        self.cancel(stream);
+        nothing_left
     }
 
     /// The server says something of a watch.
@@ -328,7 +345,8 @@ impl Shared {
             Some(kv) if kv.mod_revision() != holding.created => Loss::TakenOver,
             Some(_) => {
                 let revision = found.header().map_or(holding.since, |header| header.revision());
-                return self.ask_for_key(stream, owner, &holding, revision).await;
+                self.ask_for_key(stream, owner, &holding, revision);
+                return Ok(());
             }
         };
         if self.holdings.lose_by(owner, id, loss) {

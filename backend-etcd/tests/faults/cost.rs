@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use leasehold_api::{Acquired, Backend, Claim, Lease, Renewal};
+use leasehold_conformance::proxy::{Framing, Proxy};
 use leasehold_conformance::truth::EtcdCalls;
 use leasehold_conformance::{Failure, Verdict, ensure, long};
+use tokio::time::timeout;
 
 use crate::common::connect;
 use crate::common::subject::quick;
@@ -71,6 +73,29 @@ pub(crate) async fn a_tick_is_one_keepalive_however_many_are_held() -> Verdict {
     let session = place.truth.pairs(&place.keys.sessions()).await?;
     ensure!(session.len() == 1, "{session:?}");
     Ok(())
+}
+
+pub(crate) async fn all_that_is_held_is_watched_again_after_a_cut() -> Verdict {
+    // So many that the answers to all watches are more than a stream takes that nobody reads.
+    let count: u64 = if long() { 50_000 } else { 1_000 };
+    let (_server, place) = own(quick()).await?;
+    let proxy = Proxy::start(place.members[0], Framing::Chunks).await?;
+    let client = connect(&[proxy.addr()], "faults").await?;
+    let unwatched = place.truth.usage().await?.watches;
+    for n in 0..count / 100 {
+        let claims: Vec<_> = (0..100).map(|m| claim(&format!("name-{n}-{m}"), LONG * 60)).collect();
+        try_join_all(claims.iter().map(|claim| take(&*client, claim))).await?;
+    }
+    place.is_watched(unwatched + count).await?;
+    proxy.cut();
+    let before = place.truth.calls().await?;
+    let watched = async {
+        while place.truth.calls().await?.since(&before).requests("Watch") <= count {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        place.is_watched(unwatched + count).await
+    };
+    timeout(LONG, watched).await?
 }
 
 pub(crate) async fn a_hand_over_costs_the_same_for_2_16_and_128_waiters_of_two_clients() -> Verdict

@@ -60,6 +60,7 @@ leasehold_conformance::tests! {
     cluster::c109_leader_changes_prolong_a_dead_holders_lease_by_a_ttl_each,
     cost::acquire_and_release_are_one_transaction_each,
     cost::a_tick_is_one_keepalive_however_many_are_held,
+    cost::all_that_is_held_is_watched_again_after_a_cut,
     cost::a_hand_over_costs_the_same_for_2_16_and_128_waiters_of_two_clients,
     users::c111_a_changed_password_leaves_no_lock_behind,
     users::c112_tokens_that_end_while_idle_cost_neither_holder_nor_waiter,
