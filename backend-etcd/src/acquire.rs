@@ -78,8 +78,8 @@ impl Core {
         self.watches.mine(&claim.name, claim.owner).map(|mine| mine.carrier)
     }
 
-    /// The lease that is to carry the claim's key, re-armed where it waits on one of its own; `None`
-    /// if it has just ended.
+    /// The lease that is to carry the claim's key, re-armed where it waits on one of its own;
+    /// `None` if it has just ended.
     pub(crate) async fn carrier(
         &self,
         claim: &Claim,

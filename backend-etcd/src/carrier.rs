@@ -75,8 +75,8 @@ impl Carrier {
         }
     }
 
-    /// Keeps one of its own alive, unless that was done a moment ago; who joins a shared one finds it
-    /// fresh.
+    /// Keeps one of its own alive, unless that was done a moment ago; who joins a shared one finds
+    /// it fresh.
     pub(crate) async fn keep_fresh(&self, link: &Link) -> Result<(), Failure> {
         if let Self::Own(own) = self {
             let (from, ttl) = own.counts();

@@ -58,8 +58,8 @@ enum State {
         events: Vec<Event>,
         proven: bool,
     },
-    /// `since` is the revision at which the store was seen so: what the watch tells of earlier times
-    /// comes late, and is in it.
+    /// `since` is the revision at which the store was seen so: what the watch tells of earlier
+    /// times comes late, and is in it.
     Waiting {
         mine: Mine,
         before: HashSet<Place>,

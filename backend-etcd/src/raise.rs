@@ -36,7 +36,8 @@ impl Core {
         Err(Failure::Contended)
     }
 
-    /// Who waits with a token that is not above this one, the oldest first, and the key before each.
+    /// Who waits with a token that is not above this one, the oldest first, and the key before
+    /// each.
     ///
     /// The pages are not of one instant: a key that has gone since is not sent back, and one that
     /// came since is over the raised floor.

@@ -42,8 +42,8 @@ impl Core {
         let mut found: Vec<_> = leases.iter().map(|lease| Ok(self.known(lease))).collect();
         let was_held = |found: &_| matches!(found, Ok(Found::On(_) | Found::Look(Some(_))));
         let held: Vec<bool> = found.iter().map(was_held).collect();
-        // At once what is known to be on which lease, though its key is looked at meanwhile: to keep
-        // a lease of ours alive gives nobody a key.
+        // At once what is known to be on which lease, though its key is looked at meanwhile: to
+        // keep a lease of ours alive gives nobody a key.
         let mut known: BTreeMap<i64, Duration> = BTreeMap::new();
         for (lease, found) in leases.iter().zip(&found) {
             if let Ok(Found::On(id) | Found::Look(Some(id))) = found {

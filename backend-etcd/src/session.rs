@@ -193,8 +193,9 @@ impl Session {
         }
     }
 
-    /// The turn of the next keepalive: when no other is under way, or that one has had no answer for
-    /// so long that requests go to another member. It may be silent for longer than the lease lasts.
+    /// The turn of the next keepalive: when no other is under way, or that one has had no answer
+    /// for so long that requests go to another member. It may be silent for longer than the lease
+    /// lasts.
     async fn turn(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         loop {
             let silent_from = self.state().silent_from();

@@ -3,9 +3,9 @@
 //!
 //! On a shared lease a key outlives its TTL for as long as somebody renews another lock of that
 //! lease. So the TTL of each claim is kept here, by this client's own clock: what nobody has
-//! renewed or asked for again by then is given back (`reaper.rs`). What is on a lease of its own ends
-//! by itself, and is given back all the same: an attempt of the same owner may have joined a shared
-//! one, and what is kept of it here has to go.
+//! renewed or asked for again by then is given back (`reaper.rs`). What is on a lease of its own
+//! ends by itself, and is given back all the same: an attempt of the same owner may have joined a
+//! shared one, and what is kept of it here has to go.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
