@@ -3,12 +3,9 @@
 use super::{Excuse, Number, Row};
 
 const POSTGRES: Excuse = Excuse::Issue(6, "the Postgres driver");
-const NO_QUORUM: Excuse =
-    Excuse::CannotApply("no driver asks several servers: etcd's agree among themselves");
-
-const NO_CLUSTER: Excuse = Excuse::CannotApply(
-    "a Redis Cluster is refused at connect; that all keys of a lock share a slot is F35",
-);
+const QUORUM: Excuse = Excuse::Later("a quorum of independent Redis nodes");
+const CLUSTER: Excuse =
+    Excuse::Later("Redis Cluster (that all keys of a lock share a slot is F35 already)");
 
 const fn shown(number: u16, what: &'static str) -> Row {
     Row::shown(Number::case(number), what)
@@ -59,14 +56,14 @@ pub(super) const ROWS: &[Row] = &[
         "two clients hand one lock to and fro while the link is cut: they go on after each heal",
     ),
     shown(33, "a renewal slower than the TTL is a loss; one that succeeds counts from its start"),
-    excused(34, "quorum: one of five nodes answers a renewal with an error", NO_QUORUM),
+    excused(34, "quorum: one of five nodes answers a renewal with an error", QUORUM),
     shown(36, "a release after expiry: the error names the operation and the reason"),
     shown(37, "a grant after many tries: it has its whole TTL, as the store has it"),
     shown(
         39,
         "the work ends in a renewal and leaves no timer; its error is not masked by that of the release",
     ),
-    excused(40, "quorum: contention and too few nodes are told apart", NO_QUORUM),
+    excused(40, "quorum: contention and too few nodes are told apart", QUORUM),
     shown(42, "a server that refuses writes: a release says so"),
     shown(43, "the answer to an acquire is lost: it is freed by owner once the link is usable"),
     shown(45, "a promoted replica that knows no script: renewals go on"),
@@ -75,7 +72,7 @@ pub(super) const ROWS: &[Row] = &[
         "a replica that grants need is killed, and comes back: they fail by type, and then go on",
     ),
     shown(48, "an acquire is delivered twice: one release frees it"),
-    excused(49, "the whole suite over a cluster: no script spans slots", NO_CLUSTER),
+    excused(49, "the whole suite over a cluster: no script spans slots", CLUSTER),
     shown(51, "policies that evict: told at connect; holders of evicted keys are lost"),
     shown(52, "connections are killed: what is held by TTL stays held by the same owner"),
     shown(54, "after each operation the store's own state is what a model says"),

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The only three reasons for which a number may have no test.
+/// The only reasons for which a number may have no test: it cannot apply, it cannot be caused here,
+/// or it belongs to another issue, which may not be filed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Excuse {
     /// It can't happen to any store that is built, and this is which property keeps it off.
@@ -17,12 +18,18 @@ pub enum Excuse {
     },
     /// It belongs to an issue that is still open.
     Issue(u8, &'static str),
+    /// It belongs to an issue that is not filed yet, as what it waits for is not built.
+    Later(&'static str),
 }
 
 impl Excuse {
-    /// The three kinds, in the order in which they are counted.
-    pub const KINDS: [&'static str; 3] =
-        ["cannot apply", "impossible on this machine", "belongs to another issue"];
+    /// The kinds, in the order in which they are counted.
+    pub const KINDS: [&'static str; 4] = [
+        "cannot apply",
+        "impossible on this machine",
+        "belongs to another issue",
+        "belongs to a later issue, not filed yet",
+    ];
 
     /// Which of the [`KINDS`](Self::KINDS) it is.
     #[must_use]
@@ -31,6 +38,7 @@ impl Excuse {
             Self::CannotApply(_) => Self::KINDS[0],
             Self::ImpossibleHere { .. } => Self::KINDS[1],
             Self::Issue(..) => Self::KINDS[2],
+            Self::Later(_) => Self::KINDS[3],
         }
     }
 }
@@ -43,6 +51,9 @@ impl fmt::Display for Excuse {
                 write!(f, "impossible on this machine: `{command}` prints `{output}`")
             }
             Self::Issue(number, subject) => write!(f, "belongs to issue {number} ({subject})"),
+            Self::Later(what) => {
+                write!(f, "belongs to a later issue that is not filed yet: waits for {what}")
+            }
         }
     }
 }

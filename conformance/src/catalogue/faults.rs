@@ -3,8 +3,7 @@
 use super::{Excuse, Number, Row};
 
 const POSTGRES: Excuse = Excuse::Issue(6, "the Postgres driver");
-const NO_QUORUM: Excuse =
-    Excuse::CannotApply("no driver asks several servers: etcd's agree among themselves");
+const QUORUM: Excuse = Excuse::Later("a quorum of independent Redis nodes");
 
 const fn shown(number: u16, what: &'static str) -> Row {
     Row::shown(Number::fault(number), what)
@@ -74,10 +73,10 @@ pub(super) const ROWS: &[Row] = &[
         36,
         "the server's clock jumps by an hour: deadlines stay, an early expiry is seen as a loss",
     ),
-    excused(37, "quorum: every subset of five nodes down", NO_QUORUM),
-    excused(38, "quorum: a minority hangs", NO_QUORUM),
-    excused(39, "quorum: the grant of the deciding node comes late", NO_QUORUM),
-    excused(40, "quorum: a node restarts empty", NO_QUORUM),
+    excused(37, "quorum: every subset of five nodes down", QUORUM),
+    excused(38, "quorum: a minority hangs", QUORUM),
+    excused(39, "quorum: the grant of the deciding node comes late", QUORUM),
+    excused(40, "quorum: a node restarts empty", QUORUM),
     shown(42, "etcd: the keep-alive stream is cut"),
     shown(43, "etcd: a lease is revoked from outside"),
     shown(44, "etcd: a waiter's lease ends before the holder's"),
