@@ -1,12 +1,12 @@
-//! What a test makes of a server that is not there.
+//! What a test makes of a server, or of a network that loses packets, that is not there.
 
 use std::env;
 
-/// Lists the servers that must be there: `redis,etcd`, or `all`.
+/// Lists what must be there: `redis,etcd,packet-loss`, or `all`.
 const VARIABLE: &str = "LEASEHOLD_REQUIRE";
 
 /// Every word that it may list, besides `all` and what is asked for.
-const KNOWN: [&str; 3] = ["redis", "etcd", "postgres"];
+const KNOWN: [&str; 4] = ["redis", "etcd", "postgres", "packet-loss"];
 
 /// Whether a test that lacks `what` is to fail: with words for people if so.
 ///
@@ -42,9 +42,17 @@ mod tests {
     }
 
     #[test]
-    fn a_requirement_that_names_no_server_fails_and_lists_the_known() {
+    fn a_network_that_loses_packets_is_required_like_a_server() {
+        assert_eq!(judge("redis,etcd", "packet-loss"), None);
+        assert_eq!(judge("redis,packet-loss", "etcd"), None);
+        assert!(judge("redis,packet-loss", "packet-loss").is_some());
+    }
+
+    #[test]
+    fn a_requirement_that_names_nothing_fails_and_lists_the_known() {
         let why = judge("etcd,reddis", "redis").unwrap();
-        assert!(why.contains("reddis") && why.contains("redis, etcd, postgres"), "{why}");
+        let known = "redis, etcd, postgres, packet-loss";
+        assert!(why.contains("reddis") && why.contains(known), "{why}");
         assert!(judge("zookeeper", "redis").is_some());
         // An author outside this workspace may require his own.
         assert!(judge("zookeeper", "zookeeper").is_some());

@@ -20,6 +20,9 @@ const CLIENTS: usize = 3;
 const TASKS: usize = 3;
 const NAMES: u64 = 3;
 
+/// By which `LEASEHOLD_REQUIRE` asks for such a network.
+const LOSSY: &str = "packet-loss";
+
 const LOSS: &str = "add table inet lossy; \
     add chain inet lossy input { type filter hook input priority 0; }; \
     add rule inet lossy input meta l4proto tcp numgen random mod 100 < 20 counter drop";
@@ -29,10 +32,10 @@ pub(crate) async fn f87_packet_loss_doubles_nothing() -> Verdict {
     drop(as_process(&Redis::new()).await?);
     let try_out = ["--net", "sh", "-c", "ip link set lo up && nft -c \"$1\"", "sh", LOSS];
     let tried = Command::new("unshare").args(try_out).output().await;
-    let tried = tried.map_err(|error| Failure::missing("unshare", error))?;
+    let tried = tried.map_err(|error| Failure::missing(LOSSY, format!("unshare: {error}")))?;
     if !tried.status.success() {
         let why = String::from_utf8_lossy(&tried.stderr).into_owned();
-        return Err(Failure::missing("packet loss", why.trim()));
+        return Err(Failure::missing(LOSSY, why.trim()));
     }
     let time = if long() { 60 } else { 5 };
     let mut command = Command::new("unshare");
