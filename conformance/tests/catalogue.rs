@@ -23,7 +23,22 @@ const TESTS: [&str; 8] = [
 ];
 
 /// The tests that show each number.
-type Shown = BTreeMap<Number, Vec<String>>;
+type Shown = BTreeMap<Number, Vec<Test>>;
+
+/// A test as the page names it.
+#[derive(Debug, Clone)]
+struct Test {
+    name: String,
+    id: String,
+    /// The package that runs it, in the workspace; the suite's checks run over every driver.
+    package: Option<&'static str>,
+}
+
+impl Test {
+    fn runs_over(&self, store: &str) -> bool {
+        self.package.is_none_or(|package| package.strip_prefix("backend-") == Some(store))
+    }
+}
 
 #[test]
 fn docs_say_what_shows_each_number_or_why_nothing_does() {
@@ -42,33 +57,71 @@ fn docs_say_what_shows_each_number_or_why_nothing_does() {
 /// What is wrong with a row, if anything.
 fn fault_of(row: &Row, shown: &Shown) -> Option<String> {
     let number = row.number();
-    match (shown.get(&number), row.excuse()) {
-        (None, None) => Some(format!("{number} has neither a test nor an excuse: {}", row.what())),
-        (Some(tests), Some(_)) => Some(format!("{number} is excused, and shown by {tests:?}")),
-        _ => None,
-    }
+    let tests = match (shown.get(&number), row.excuse()) {
+        (None, Some(_)) => return None,
+        (None, None) => {
+            return Some(format!("{number} has neither a test nor an excuse: {}", row.what()));
+        }
+        (Some(tests), Some(_)) => {
+            return Some(format!("{number} is excused, and shown by {tests:?}"));
+        }
+        (Some(tests), None) => tests,
+    };
+    let lacks = |store: &&&str| !tests.iter().any(|test| test.runs_over(store));
+    let lacking: Vec<_> = row.stores().iter().filter(lacks).copied().collect();
+    let what = row.what();
+    (!lacking.is_empty()).then(|| format!("{number} has no test over {lacking:?}: {what}"))
 }
 
 fn shown() -> Shown {
-    let mut tests: Vec<(String, String)> =
-        table().iter().map(|check| (check.name().to_owned(), check.id())).collect();
+    let suite = table().into_iter().map(|check| Test {
+        name: check.name().to_owned(),
+        id: check.id(),
+        package: None,
+    });
+    let mut tests: Vec<_> = suite.collect();
     for root in TESTS {
         for path in sources(&workspace().join(root)) {
             let source = std::fs::read_to_string(&path).unwrap();
-            let place = path.strip_prefix(workspace()).unwrap().with_extension("");
-            for name in functions(&source) {
-                tests.push((name.to_owned(), format!("{}::{name}", place.display())));
+            tests.extend(tests_in(root, &path, &source));
+            for path in shared(&path, &source) {
+                let source = std::fs::read_to_string(&path).unwrap();
+                tests.extend(tests_in(root, &path, &source));
             }
         }
     }
     let mut shown = Shown::new();
-    for (name, id) in tests {
-        for number in numbers_in(&name) {
-            assert!(row(number).is_some(), "{id} names {number}, which there is not");
-            shown.entry(number).or_default().push(id.clone());
+    for test in tests {
+        for number in numbers_in(&test.name) {
+            assert!(row(number).is_some(), "{} names {number}, which there is not", test.id);
+            shown.entry(number).or_default().push(test.clone());
         }
     }
     shown
+}
+
+fn tests_in(root: &'static str, path: &Path, source: &str) -> Vec<Test> {
+    let package = root.split('/').next().unwrap();
+    let place = path.strip_prefix(workspace()).unwrap().with_extension("");
+    let place = place.display().to_string();
+    // A source that several packages share is named with the one that runs it.
+    let place = if place.starts_with(root) { place } else { format!("{package}: {place}") };
+    let test = |name: &str| Test {
+        name: name.to_owned(),
+        id: format!("{place}::{name}"),
+        package: Some(package),
+    };
+    functions(source).map(test).collect()
+}
+
+/// The sources that one takes from those that several packages share.
+fn shared(path: &Path, source: &str) -> Vec<PathBuf> {
+    let root = workspace().join("conformance/networked");
+    let named = source.lines().filter_map(|line| {
+        let relative = line.trim().strip_prefix("#[path = \"")?.strip_suffix("\"]")?;
+        path.parent()?.join(relative).canonicalize().ok()
+    });
+    named.filter(|path| path.starts_with(&root)).collect()
 }
 
 /// The Rust sources below a directory, which need not be there.
@@ -104,10 +157,12 @@ fn page(shown: &Shown) -> String {
     let mut page = String::from(
         "# Faults and cases\n\n\
          What a lock has to stand, by number, and the tests that show it: `group::name` is a check \
-         of the\nconformance suite, which runs over every driver; else the file is named. This \
-         page is made by\n`LEASEHOLD_WRITE_FAULTS=1 cargo test -p leasehold-conformance --test \
-         catalogue`, and that test fails\nwhen a number has neither a test nor an excuse. What a \
-         subject made of each number stands at the end\nof its conformance report.\n\n\
+         of the\nconformance suite, which runs over every driver; else the file is named, and \
+         before it the package\nwhere several run it. This page is made by `LEASEHOLD_WRITE_FAULTS=1 \
+         cargo test -p\nleasehold-conformance --all-features --test catalogue`, and that test fails \
+         when a number has neither\na test nor an excuse, or has no test over a store on which it \
+         must be shown. What a subject made of\neach number stands at the end of its conformance \
+         report.\n\n\
          | | faults | cases |\n| --- | --- | --- |\n",
     );
     let kinds = [Kind::Fault, Kind::Case];
@@ -128,7 +183,7 @@ fn page(shown: &Shown) -> String {
             let by = match (row.excuse(), shown.get(&row.number())) {
                 (Some(excuse), _) => excuse.to_string(),
                 (None, Some(tests)) => {
-                    let tests: Vec<_> = tests.iter().map(|test| format!("`{test}`")).collect();
+                    let tests: Vec<_> = tests.iter().map(|test| format!("`{}`", test.id)).collect();
                     tests.join(", ")
                 }
                 (None, None) => "**nothing**".to_owned(),

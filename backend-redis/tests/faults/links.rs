@@ -8,30 +8,12 @@ use leasehold_conformance::proxy::{Framing, Proxy};
 use leasehold_conformance::servers::Redis;
 use leasehold_conformance::truth::RedisTruth;
 use leasehold_conformance::{Verdict, ensure};
-use tokio::time::timeout;
 
 use crate::common::{claim, connect, fails, take};
 use crate::roles;
-use crate::store::Store;
 
 const TTL: Duration = Duration::from_millis(900);
 const LATE: Duration = Duration::from_millis(1_500);
-
-pub(crate) async fn f24_a_client_goes_on_when_its_server_comes_up_again() -> Verdict {
-    let server = Redis::new().controlled().start().await?;
-    let proxy = Proxy::start(server.addr(), Framing::Resp).await?;
-    let locks = roles::connect(&proxy.url(server.url())).await?;
-    server.stop().await?;
-    let lock = locks.lock("a")?.ttl(TTL);
-    let start = async {
-        // It has asked in vain more than once.
-        proxy.until(|counts| counts.in_vain >= 3).await;
-        server.start().await
-    };
-    let (guard, started) = tokio::join!(lock.acquire_within(Duration::from_secs(30)), start);
-    started?;
-    Ok(guard?.release().await?)
-}
 
 pub(crate) async fn c52_killed_connections_lose_nothing() -> Verdict {
     let server = Redis::new().start().await?;
@@ -58,32 +40,6 @@ pub(crate) async fn c52_killed_connections_lose_nothing() -> Verdict {
     ensure!(killed >= 4, "{killed} connections were killed");
     ensure!(guard.token()? == token, "the same token");
     Ok(guard.release().await?)
-}
-
-pub(crate) async fn c105_a_partitioned_holder_is_lost_before_it_heals() -> Verdict {
-    let server = Redis::shared().await?;
-    let url = |base: &str| format!("{base}?prefix=c105");
-    let proxy = Proxy::start(server.addr(), Framing::Resp).await?;
-    let far = roles::connect(&url(&proxy.url(server.url()))).await?;
-    let near = roles::connect(&url(server.url())).await?;
-    let store = Store::open(&url(server.url())).await?;
-    let first = far.lock("a")?.ttl(TTL).acquire().await?;
-    let token = first.token()?;
-    ensure!(store.write(token).await?, "it has the highest token");
-
-    proxy.blackhole();
-    let second = near.lock("a")?.ttl(TTL).acquire_within(TTL + LATE).await?;
-    ensure!(!first.is_held(), "lost before anybody else got in");
-    ensure!(second.token()? > token, "{second:?} follows {token}");
-    ensure!(store.write(second.token()?).await?, "the next token");
-    timeout(LATE, first.lost()).await?;
-    ensure!(first.token().is_err(), "a lost guard tells no token");
-
-    proxy.heal();
-    ensure!(!store.write(token).await?, "the store refuses the old token");
-    let error = fails(first.release().await, ErrorKind::Lost, None);
-    ensure!(second.is_held(), "{error}: and the second's is untouched");
-    Ok(second.release().await?)
 }
 
 pub(crate) async fn connect_storms_are_bounded() -> Verdict {

@@ -13,23 +13,41 @@ use leasehold_conformance::{IntoVerdict, OwnTest};
 #[path = "../common/mod.rs"]
 mod common;
 
-mod child;
 mod clocks;
-mod dice;
-mod drops;
+mod driver;
 mod failover;
-mod holders;
 mod links;
-mod load;
-mod mix;
 mod names;
-mod packets;
 mod place;
 mod refusals;
-mod roles;
 mod store;
 mod waiters;
+
+// What every networked store must show.
+#[path = "../../../conformance/networked/child.rs"]
+mod child;
+#[path = "../../../conformance/networked/dice.rs"]
+mod dice;
+#[path = "../../../conformance/networked/drops.rs"]
+mod drops;
+#[path = "../../../conformance/networked/holders.rs"]
+mod holders;
+#[path = "../../../conformance/networked/load.rs"]
+mod load;
+#[path = "../../../conformance/networked/messages.rs"]
+mod messages;
+#[path = "../../../conformance/networked/mix.rs"]
+mod mix;
+#[path = "../../../conformance/networked/packets.rs"]
+mod packets;
+#[path = "../../../conformance/networked/reach.rs"]
+mod reach;
+#[path = "../../../conformance/networked/roles.rs"]
+mod roles;
+#[path = "../../../conformance/networked/watch.rs"]
 mod watch;
+#[path = "../../../conformance/networked/zones.rs"]
+mod zones;
 
 fn main() -> ExitCode {
     if let Some(role) = child::role() {
@@ -55,7 +73,7 @@ fn all() -> Vec<OwnTest> {
         drops::f11_c157_guards_dropped_anywhere_neither_block_nor_panic,
         clocks::f36_a_server_clock_an_hour_ahead_is_a_loss_in_time,
         clocks::f36_a_server_clock_an_hour_behind_moves_no_deadline,
-        clocks::f65_clients_in_other_times_and_zones_exclude_each_other,
+        zones::f65_clients_in_other_times_and_zones_exclude_each_other,
         failover::f29_a_lock_lost_in_a_failover_is_lost_at_the_next_renewal,
         failover::c45_a_failover_to_an_empty_script_cache_goes_unnoticed,
         failover::c46_a_missing_replica_is_a_typed_refusal_until_it_is_back,
@@ -66,12 +84,13 @@ fn all() -> Vec<OwnTest> {
         refusals::f32_c51_without_eviction_new_locks_are_refused_and_old_ones_stay,
         refusals::f33_c42_a_refused_release_is_said,
         names::f35_all_keys_of_a_lock_share_a_slot,
-        waiters::c24_a_waiter_looks_again_once_it_is_subscribed,
-        waiters::c30_a_release_before_the_subscription_is_not_missed,
+        messages::c24_a_waiter_looks_again_once_it_is_subscribed,
+        messages::c30_a_release_before_the_subscription_is_not_missed,
         waiters::f78_five_hundred_waiters_cost_the_same_a_hand_over,
-        links::f24_a_client_goes_on_when_its_server_comes_up_again,
+        reach::f24_a_client_goes_on_when_its_server_comes_up_again,
         links::c52_killed_connections_lose_nothing,
-        links::c105_a_partitioned_holder_is_lost_before_it_heals,
+        reach::c52_reset_connections_leave_owner_and_deadline,
+        reach::c105_a_partitioned_holder_is_lost_before_it_heals,
         links::connect_storms_are_bounded,
         links::requests_on_a_silent_connection_end_after_the_timeout,
         load::c162_stops_and_starts_under_load_panic_nowhere,

@@ -1,69 +1,17 @@
-//! Wake-ups at the worst moment, and many who wait.
+//! Many who wait.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
 use leasehold::Locks;
-use leasehold_conformance::proxy::{Action, Direction, Framing, Match, Proxy};
 use leasehold_conformance::servers::Redis;
 use leasehold_conformance::truth::RedisTruth;
 use leasehold_conformance::{Failure, Verdict, ensure};
 use tokio::sync::Barrier;
-use tokio::time::timeout;
 
 use crate::common::{claim, connect, take};
 use crate::roles;
-
-/// Far below the TTL of 30 s, after a third of which a waiter would look by itself.
-const SOON: Duration = Duration::from_secs(5);
-
-pub(crate) async fn c24_a_waiter_looks_again_once_it_is_subscribed() -> Verdict {
-    let server = Redis::shared().await?;
-    let near = connect(server.url(), "prefix=c24").await?;
-    let proxy = Proxy::start(server.addr(), Framing::Resp).await?;
-    let url = format!("{}?prefix=c24", proxy.url(server.url()));
-    let locks = roles::connect(&url).await?;
-    let lease = take(&*near, &claim("a")).await?;
-    // Its first look finds the name held; its second comes after the subscription.
-    let second = proxy.on(Direction::ToServer, Match::command("EVALSHA").skip(1), Action::Hold);
-    let subscribed = proxy.on(Direction::ToClient, Match::pushes(), Action::Pass);
-    let looks = proxy.on(Direction::ToServer, Match::command("EVALSHA").always(), Action::Pass);
-    let lock = locks.lock("a")?;
-    let release = async {
-        subscribed.fired().await;
-        second.fired().await;
-        near.release(&lease.ticket(), None).await?;
-        proxy.deliver(Direction::ToServer);
-        Ok::<_, Failure>(())
-    };
-    let (guard, released) = tokio::join!(timeout(SOON, lock.acquire()), release);
-    released?;
-    let guard = guard??;
-    ensure!(looks.count() == 1, "besides the second look there was one, not {}", looks.count());
-    Ok(guard.release().await?)
-}
-
-pub(crate) async fn c30_a_release_before_the_subscription_is_not_missed() -> Verdict {
-    let server = Redis::shared().await?;
-    let near = connect(server.url(), "prefix=c30").await?;
-    let proxy = Proxy::start(server.addr(), Framing::Resp).await?;
-    let url = format!("{}?prefix=c30", proxy.url(server.url()));
-    let locks = roles::connect(&url).await?;
-    let lease = take(&*near, &claim("a")).await?;
-    let subscribing = Match::command("SUBSCRIBE");
-    let subscription = proxy.on(Direction::ToServer, subscribing, Action::Hold);
-    let lock = locks.lock("a")?;
-    let release = async {
-        subscription.fired().await;
-        near.release(&lease.ticket(), None).await?;
-        proxy.deliver(Direction::ToServer);
-        Ok::<_, Failure>(())
-    };
-    let (guard, released) = tokio::join!(timeout(SOON, lock.acquire()), release);
-    released?;
-    Ok(guard??.release().await?)
-}
 
 pub(crate) async fn f78_five_hundred_waiters_cost_the_same_a_hand_over() -> Verdict {
     let (few, many) = (stampede(100).await?, stampede(500).await?);

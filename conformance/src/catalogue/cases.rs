@@ -1,14 +1,25 @@
 //! The cases.
 
-use super::{Excuse, Number, Row};
+use super::{Excuse, NETWORKED, Number, Row};
 
 const POSTGRES: Excuse = Excuse::Issue(6, "the Postgres driver");
 const QUORUM: Excuse = Excuse::Later("a quorum of independent Redis nodes");
 const CLUSTER: Excuse =
     Excuse::Later("Redis Cluster (that all keys of a lock share a slot is F35 already)");
 
+/// Over every store of a network.
 const fn shown(number: u16, what: &'static str) -> Row {
-    Row::shown(Number::case(number), what)
+    Row::shown(Number::case(number), what, NETWORKED)
+}
+
+/// What only Redis has, or does in this way.
+const fn redis(number: u16, what: &'static str) -> Row {
+    Row::shown(Number::case(number), what, &["redis"])
+}
+
+/// What only etcd has, or does in this way.
+const fn etcd(number: u16, what: &'static str) -> Row {
+    Row::shown(Number::case(number), what, &["etcd"])
 }
 
 const fn excused(number: u16, what: &'static str, excuse: Excuse) -> Row {
@@ -64,16 +75,17 @@ pub(super) const ROWS: &[Row] = &[
         "the work ends in a renewal and leaves no timer; its error is not masked by that of the release",
     ),
     excused(40, "quorum: contention and too few nodes are told apart", QUORUM),
-    shown(42, "a server that refuses writes: a release says so"),
+    redis(42, "a server that refuses writes: a release says so"),
     shown(43, "the answer to an acquire is lost: it is freed by owner once the link is usable"),
-    shown(45, "a promoted replica that knows no script: renewals go on"),
-    shown(
+    redis(45, "a promoted replica that knows no script: renewals go on"),
+    redis(
         46,
         "a replica that grants need is killed, and comes back: they fail by type, and then go on",
     ),
-    shown(48, "an acquire is delivered twice: one release frees it"),
+    // Streams of HTTP/2 have numbers: no network makes a request over it arrive twice.
+    redis(48, "an acquire is delivered twice: one release frees it"),
     excused(49, "the whole suite over a cluster: no script spans slots", CLUSTER),
-    shown(51, "policies that evict: told at connect; holders of evicted keys are lost"),
+    redis(51, "policies that evict: told at connect; holders of evicted keys are lost"),
     shown(52, "connections are killed: what is held by TTL stays held by the same owner"),
     shown(54, "after each operation the store's own state is what a model says"),
     shown(55, "a release is dropped at each await: repeated or finished, the name is free"),
@@ -97,7 +109,7 @@ pub(super) const ROWS: &[Row] = &[
     excused(82, "Postgres: idle sessions are ended", POSTGRES),
     shown(84, "200 names, many rounds, random cancellations: a release fails only as lost"),
     shown(85, "two tasks on one thread contend: they exclude each other"),
-    shown(87, "the bits of a name's hash are even"),
+    redis(87, "the bits of a name's hash are even"),
     shown(88, "a hundred thousand numbered names: all apart"),
     shown(90, "an acquire that failed leaves nothing: the next one succeeds"),
     excused(91, "Postgres: the caller's own transaction", POSTGRES),
@@ -110,16 +122,16 @@ pub(super) const ROWS: &[Row] = &[
     shown(102, "a job of many TTLs is never doubled; after a crash one TTL frees it"),
     shown(103, "a short wait with a long TTL and the reverse: each figure does its own work"),
     shown(105, "a partitioned holder is lost before it heals, and its token is refused"),
-    shown(106, "etcd: compaction while somebody waits"),
-    shown(108, "etcd: the leader is stopped and goes on"),
-    shown(109, "etcd: leader changes prolong a dead holder's lease"),
-    shown(111, "etcd: a password is changed while locks are held"),
-    shown(112, "etcd: authentication runs out while idle"),
+    etcd(106, "etcd: compaction while somebody waits"),
+    etcd(108, "etcd: the leader is stopped and goes on"),
+    etcd(109, "etcd: leader changes prolong a dead holder's lease"),
+    etcd(111, "etcd: a password is changed while locks are held"),
+    etcd(112, "etcd: authentication runs out while idle"),
     shown(114, "the guarded task panics, or is aborted: renewal stops, the name is free"),
     shown(115, "every loss is told by a future and by a look"),
-    shown(117, "etcd: restored from a snapshot, tokens fall"),
-    shown(118, "a lease that is gone at its renewal, spent, in error or silent: the guard is lost"),
-    shown(120, "etcd: all members restart with authentication on"),
+    etcd(117, "etcd: restored from a snapshot, tokens fall"),
+    etcd(118, "a lease that is gone at its renewal, spent, in error or silent: the guard is lost"),
+    etcd(120, "etcd: all members restart with authentication on"),
     shown(121, "one answer comes later than its request's bound: later renewals go through"),
     shown(123, "a waiter with a TTL shorter than the holder's: it waits on"),
     shown(124, "every way to acquire gives the store the same TTL"),
@@ -164,5 +176,5 @@ pub(super) const ROWS: &[Row] = &[
     shown(160, "a connection that goes dead: every call ends by its own deadline"),
     shown(162, "the server stops and starts many times under load: no panic"),
     shown(163, "every release fails: after the TTL the same client acquires again"),
-    shown(165, "no two of a million names collide"),
+    redis(165, "no two of a million names collide"),
 ];

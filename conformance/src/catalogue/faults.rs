@@ -1,12 +1,23 @@
 //! The faults.
 
-use super::{Excuse, Number, Row};
+use super::{Excuse, NETWORKED, Number, Row};
 
 const POSTGRES: Excuse = Excuse::Issue(6, "the Postgres driver");
 const QUORUM: Excuse = Excuse::Later("a quorum of independent Redis nodes");
 
+/// Over every store of a network.
 const fn shown(number: u16, what: &'static str) -> Row {
-    Row::shown(Number::fault(number), what)
+    Row::shown(Number::fault(number), what, NETWORKED)
+}
+
+/// What only Redis has, or does in this way.
+const fn redis(number: u16, what: &'static str) -> Row {
+    Row::shown(Number::fault(number), what, &["redis"])
+}
+
+/// What only etcd has, or does in this way.
+const fn etcd(number: u16, what: &'static str) -> Row {
+    Row::shown(Number::fault(number), what, &["etcd"])
 }
 
 const fn excused(number: u16, what: &'static str, excuse: Excuse) -> Row {
@@ -47,7 +58,8 @@ pub(super) const ROWS: &[Row] = &[
         15,
         "the answer to an acquire is lost: indeterminate, and the grant is found again or freed",
     ),
-    shown(16, "a request arrives twice: one hold, and one release frees it"),
+    // Streams of HTTP/2 have numbers: no network makes a request over it arrive twice.
+    redis(16, "a request arrives twice: one hold, and one release frees it"),
     shown(17, "the answer to a release is lost: indeterminate, and a repeat does no harm"),
     shown(19, "a renewal lands after the release: it revives nothing"),
     shown(20, "a holder's link swallows everything: lost in time, and another gets the name"),
@@ -59,17 +71,17 @@ pub(super) const ROWS: &[Row] = &[
     ),
     shown(25, "the server restarts with its data: locks stay held, tokens go on rising"),
     shown(26, "the server loses its data: lost in time, never held again, no token repeats"),
-    shown(28, "the server forgets its scripts between any two calls: nobody notices"),
-    shown(29, "a fail-over loses the key: lost at the next renewal, and the window is documented"),
-    shown(30, "the primary is demoted: a typed error, or the new one is found"),
-    shown(31, "the server is busy with a long script: tried again within the wait"),
-    shown(32, "the server is out of memory, or evicts: refused by type; what was evicted is lost"),
-    shown(
+    redis(28, "the server forgets its scripts between any two calls: nobody notices"),
+    redis(29, "a fail-over loses the key: lost at the next renewal, and the window is documented"),
+    redis(30, "the primary is demoted: a typed error, or the new one is found"),
+    redis(31, "the server is busy with a long script: tried again within the wait"),
+    redis(32, "the server is out of memory, or evicts: refused by type; what was evicted is lost"),
+    redis(
         33,
         "the server can't save, lacks replicas, loads, or forbids scripts: refused by type, no half state",
     ),
-    shown(35, "names with braces: all keys of a lock share a slot"),
-    shown(
+    redis(35, "names with braces: all keys of a lock share a slot"),
+    redis(
         36,
         "the server's clock jumps by an hour: deadlines stay, an early expiry is seen as a loss",
     ),
@@ -77,16 +89,16 @@ pub(super) const ROWS: &[Row] = &[
     excused(38, "quorum: a minority hangs", QUORUM),
     excused(39, "quorum: the grant of the deciding node comes late", QUORUM),
     excused(40, "quorum: a node restarts empty", QUORUM),
-    shown(42, "etcd: the keep-alive stream is cut"),
-    shown(43, "etcd: a lease is revoked from outside"),
-    shown(44, "etcd: a waiter's lease ends before the holder's"),
-    shown(46, "etcd: compaction while somebody waits"),
-    shown(47, "etcd: the leader changes"),
-    shown(48, "etcd: a minority, then the majority is lost"),
-    shown(49, "etcd: the holder's member is isolated"),
-    shown(50, "etcd: the database is full"),
-    shown(52, "etcd: restored from a snapshot"),
-    shown(53, "etcd: a TTL below the cluster's minimum"),
+    etcd(42, "etcd: the keep-alive stream is cut"),
+    etcd(43, "etcd: a lease is revoked from outside"),
+    etcd(44, "etcd: a waiter's lease ends before the holder's"),
+    etcd(46, "etcd: compaction while somebody waits"),
+    etcd(47, "etcd: the leader changes"),
+    etcd(48, "etcd: a minority, then the majority is lost"),
+    etcd(49, "etcd: the holder's member is isolated"),
+    etcd(50, "etcd: the database is full"),
+    etcd(52, "etcd: restored from a snapshot"),
+    etcd(53, "etcd: a TTL below the cluster's minimum"),
     excused(54, "Postgres: the backend is terminated", POSTGRES),
     excused(55, "Postgres: a waiting statement is cancelled", POSTGRES),
     excused(56, "Postgres: idle sessions are ended", POSTGRES),

@@ -19,17 +19,21 @@ pub struct Row {
     number: Number,
     what: &'static str,
     excuse: Option<Excuse>,
+    stores: &'static [&'static str],
 }
 
+/// The stores of a network that have a driver.
+const NETWORKED: &[&str] = &["redis", "etcd"];
+
 impl Row {
-    /// A number that a test must show.
-    const fn shown(number: Number, what: &'static str) -> Self {
-        Self { number, what, excuse: None }
+    /// A number that a test must show over each of these stores.
+    const fn shown(number: Number, what: &'static str, stores: &'static [&'static str]) -> Self {
+        Self { number, what, excuse: None, stores }
     }
 
     /// A number that no test shows, and why.
     const fn excused(number: Number, what: &'static str, excuse: Excuse) -> Self {
-        Self { number, what, excuse: Some(excuse) }
+        Self { number, what, excuse: Some(excuse), stores: &[] }
     }
 
     /// Its number.
@@ -42,6 +46,13 @@ impl Row {
     #[must_use]
     pub fn what(&self) -> &'static str {
         self.what
+    }
+
+    /// Over which stores it must be shown, as their drivers' packages are named
+    /// (`leasehold-redis`); none where it is excused.
+    #[must_use]
+    pub fn stores(&self) -> &'static [&'static str] {
+        self.stores
     }
 
     /// Why no test shows it; `None` if a test must.

@@ -11,6 +11,7 @@ use leasehold_api::{Error, Lease, Renewal, Token, Ttl};
 use leasehold_conformance::{Failure, Verdict};
 use tokio::sync::mpsc;
 
+pub(crate) use crate::driver::connect;
 use crate::store::Store;
 
 /// Plays a role to its end.
@@ -44,10 +45,6 @@ impl Words {
     pub(crate) fn millis(&mut self) -> Result<Duration, Failure> {
         Ok(Duration::from_millis(self.next()?.parse()?))
     }
-}
-
-pub(crate) async fn connect(url: &str) -> Result<Locks, Failure> {
-    Ok(Locks::with_backend(leasehold_redis::connect(&url.parse()?).await?))
 }
 
 /// The lines of the standard input, read beside the runtime; none after its end.

@@ -3,28 +3,25 @@
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use leasehold_conformance::proxy::{Action, Direction, Framing, Match, Proxy};
-use leasehold_conformance::servers::{Redis, Server};
-use leasehold_conformance::truth::RedisTruth;
+use leasehold_conformance::proxy::{Action, Direction, Match, Proxy};
+use leasehold_conformance::servers::Server;
 use leasehold_conformance::{Failure, Verdict, ensure, rounds};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::dice::{self, Dice};
+use crate::driver::{self, Operator};
 use crate::roles;
 use crate::watch::{Watch, Work};
 
-/// Seeds that once failed.
-const KNOWN: &str = include_str!("seeds.txt");
-const TTL: Duration = Duration::from_millis(600);
+const TTL: Duration = driver::SHORT;
 const LATE: Duration = Duration::from_secs(3);
-const TIME: Duration = Duration::from_millis(2_500);
 const NAMES: u64 = 3;
 
 pub(crate) async fn f88_random_faults_leave_a_lock() -> Verdict {
     let seeds: Vec<u64> = match dice::asked() {
         Some(seed) => vec![seed],
         None => {
-            let known = KNOWN.lines().filter(|line| !line.starts_with('#'));
+            let known = driver::SEEDS.lines().filter(|line| !line.starts_with('#'));
             let known = known.map(|line| line.parse().expect("a line is a seed"));
             known.chain((0..rounds(1, 60)).map(|_| dice::fresh())).collect()
         }
@@ -39,24 +36,24 @@ pub(crate) async fn f88_random_faults_leave_a_lock() -> Verdict {
 /// Two clients behind each of two proxies, and faults to each until the time is over.
 async fn one_mix(seed: u64) -> Verdict {
     let mut dice = Dice::new(seed);
-    let server = Redis::new().append_only().controlled().start().await?;
-    let truth = RedisTruth::connect(server.url()).await?;
+    let server = driver::durable().await?;
+    let operator = Operator::of(&server).await?;
     let proxies = [
-        Proxy::start(server.addr(), Framing::Resp).await?,
-        Proxy::start(server.addr(), Framing::Resp).await?,
+        Proxy::start(server.addr(), driver::FRAMING).await?,
+        Proxy::start(server.addr(), driver::FRAMING).await?,
     ];
     let urls = (0..4).map(|n| format!("{}?timeout=300ms", proxies[n % 2].url(server.url())));
     let urls: Vec<String> = urls.collect();
     let clients = try_join_all(urls.iter().map(|url| roles::connect(url))).await?;
     let watch = Watch::default();
-    let until = Instant::now() + TIME;
+    let until = Instant::now() + 5 * TTL;
     let seeds: Vec<u64> = (0..8).map(|_| dice.roll()).collect();
     let workers = seeds.into_iter().enumerate().map(|(n, seed)| {
         let client = n % clients.len();
         let work = Work { client, names: NAMES, ttl: TTL, hold: TTL * 4 / 3, until };
         watch.work(&clients[client], work, Dice::new(seed))
     });
-    let faults = Faults { server: &server, truth: &truth, proxies: &proxies };
+    let faults = Faults { server: &server, operator: &operator, proxies: &proxies };
     let (done, went_wrong) = tokio::join!(try_join_all(workers), faults.until(until, &mut dice));
     let (done, ()) = (done?, went_wrong?);
     watch.verdict(&format!("mix-{seed}"))?;
@@ -72,7 +69,7 @@ async fn one_mix(seed: u64) -> Verdict {
 
 struct Faults<'a> {
     server: &'a Server,
-    truth: &'a RedisTruth,
+    operator: &'a Operator,
     proxies: &'a [Proxy; 2],
 }
 
@@ -97,7 +94,7 @@ impl Faults<'_> {
     }
 
     async fn one(&self, which: u64, proxy: &Proxy, on: Direction, time: Duration) -> Verdict {
-        let next = || Match::command("EVALSHA");
+        let next = || Match::command(driver::LOOK);
         match which {
             0 => proxy.cut(),
             1 => proxy.reset(),
@@ -106,8 +103,8 @@ impl Faults<'_> {
             4 => drop(proxy.on(on, next(), Action::Truncate(20))),
             5 => drop(proxy.on(on, next(), Action::Cut)),
             6 => drop(proxy.on(on, next(), Action::HalfClose)),
-            7 => self.truth.script_flush().await?,
-            8 => drop(self.truth.client_kill_all().await?),
+            7 => self.operator.one().await?,
+            8 => self.operator.other().await?,
             9 => {
                 self.server.pause().await?;
                 sleep(time).await;

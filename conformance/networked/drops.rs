@@ -9,7 +9,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::Guard;
-use leasehold_conformance::servers::Redis;
 use leasehold_conformance::{Failure, Verdict, ensure};
 use tokio::runtime::Runtime;
 use tracing::field::{Field, Visit};
@@ -17,9 +16,10 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
 use crate::child::Child;
+use crate::driver;
 use crate::roles::{self, Words};
 
-const TTL: Duration = Duration::from_millis(500);
+const TTL: Duration = driver::SHORT;
 const LATE: Duration = Duration::from_millis(1_500);
 /// The longest that the drop of a guard may take.
 const AT_MOST: Duration = Duration::from_millis(50);
@@ -35,7 +35,7 @@ pub(crate) async fn f11_c157_guards_dropped_anywhere_neither_block_nor_panic() -
 }
 
 async fn one_scene(scene: &str) -> Verdict {
-    let server = Redis::shared().await?;
+    let server = driver::shared().await?;
     let url = format!("{}?prefix=drops-{scene}", server.url());
     let mut child = Child::start("drops", &[&scene, &url, &TTL.as_millis()])?;
     let told = child.hear().await?;

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold_conformance::servers::Redis;
 use leasehold_conformance::{Verdict, ensure, rounds};
 use tokio::task::JoinSet;
 
 use crate::child::Child;
+use crate::driver;
 use crate::roles::{self, Words};
 
 const WORKERS: usize = 8;
 
 pub(crate) async fn c162_stops_and_starts_under_load_panic_nowhere() -> Verdict {
-    let server = Redis::new().controlled().start().await?;
+    let server = driver::own().await?;
     let mut child = Child::start("load", &[&server.url()])?;
     let mut done = child.number("done", "done").await?;
     for stop in 0..rounds(8, 100) {
@@ -42,7 +42,7 @@ pub(crate) async fn play(mut words: Words) -> Verdict {
     let (done, end) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let mut workers = JoinSet::new();
     for n in 0..WORKERS {
-        let lock = locks.lock(&format!("load-{}", n % 3))?.ttl(Duration::from_millis(500));
+        let lock = locks.lock(&format!("load-{}", n % 3))?.ttl(driver::SHORT);
         let (done, end) = (done.clone(), end.clone());
         workers.spawn(async move {
             while !end.load(Ordering::SeqCst) {

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use leasehold::Guard;
-use leasehold_conformance::servers::{Redis, Way};
 use leasehold_conformance::{Failure, Verdict, ensure, long};
 use tokio::process::Command;
 
 use crate::child::Child;
 use crate::dice::{self, Dice};
-use crate::place::as_process;
+use crate::driver;
 use crate::roles::{self, Words};
 use crate::watch::{Watch, Work};
 
@@ -29,7 +28,7 @@ const LOSS: &str = "add table inet lossy; \
 
 pub(crate) async fn f87_packet_loss_doubles_nothing() -> Verdict {
     // Whether a server can be had as a process: in the namespace there is nothing else.
-    drop(as_process(&Redis::new()).await?);
+    drop(driver::process().await?);
     let try_out = ["--net", "sh", "-c", "ip link set lo up && nft -c \"$1\"", "sh", LOSS];
     let tried = Command::new("unshare").args(try_out).output().await;
     let tried = tried.map_err(|error| Failure::missing(LOSSY, format!("unshare: {error}")))?;
@@ -59,7 +58,7 @@ pub(crate) async fn f87_packet_loss_doubles_nothing() -> Verdict {
 pub(crate) async fn play(mut words: Words) -> Verdict {
     let time = words.millis()?;
     run("ip", &["link", "set", "lo", "up"]).await?;
-    let server = Redis::new().start_by(Way::Process).await?;
+    let server = driver::process().await?;
     let clients = try_join_all((0..CLIENTS).map(|_| roles::connect(server.url()))).await?;
     let mut kept = Vec::new();
     for (n, locks) in clients.iter().enumerate() {

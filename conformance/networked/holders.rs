@@ -3,24 +3,24 @@
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use leasehold_conformance::servers::Redis;
 use leasehold_conformance::{Verdict, ensure, rounds};
 use rustix::process::Signal;
 use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::child::Child;
 use crate::dice::{self, Dice};
+use crate::driver;
 use crate::roles;
 use crate::store::Store;
 
-const TTL: Duration = Duration::from_millis(500);
+const TTL: Duration = driver::SHORT;
 /// How much later than its TTL a name may fall free on a busy machine: a waiter comes back by
 /// time, and a few dozen processes share two processors.
 const LATE: Duration = Duration::from_millis(1_500);
 const AT_ONCE: usize = 12;
 
 pub(crate) async fn f1_c10_c72_a_killed_holder_is_free_within_its_ttl() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = driver::shared().await?;
     let url = format!("{}?prefix=killed", server.url());
     let seed = dice::asked().unwrap_or_else(dice::fresh);
     let mut dice = Dice::new(seed);
@@ -62,7 +62,7 @@ async fn one_kill(url: &str, n: usize, after: Duration) -> Verdict {
 }
 
 pub(crate) async fn c135_a_fresh_process_gets_what_a_killed_one_held() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = driver::shared().await?;
     let url = format!("{}?prefix=fresh", server.url());
     let mut dead = Child::start("client", &[&url, &"a", &TTL.as_millis()])?;
     let token = dead.number("acquire", "granted").await?;
@@ -78,7 +78,7 @@ pub(crate) async fn c135_a_fresh_process_gets_what_a_killed_one_held() -> Verdic
 }
 
 pub(crate) async fn f2_c9_a_stopped_holder_sees_its_loss_first_and_harms_nobody() -> Verdict {
-    let server = Redis::shared().await?;
+    let server = driver::shared().await?;
     let url = format!("{}?prefix=stopped", server.url());
     let locks = roles::connect(&url).await?;
     let store = Store::open(&url).await?;
