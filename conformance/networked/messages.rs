@@ -1,8 +1,8 @@
 //! Wake-ups that come at the worst moment, or never.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use leasehold::Locks;
+use leasehold::{Guard, Locks};
 use leasehold_conformance::proxy::{Action, Direction, Match, Proxy};
 use leasehold_conformance::{Failure, Verdict, ensure};
 use tokio::time::timeout;
@@ -52,6 +52,32 @@ pub(crate) async fn c30_a_release_before_the_subscription_is_not_missed() -> Ver
     let (guard, released) = tokio::join!(timeout(SOON, lock.acquire()), release);
     released?;
     Ok(guard??.release().await?)
+}
+
+pub(crate) async fn f77_a_waiter_is_served_in_time_though_each_wake_up_is_lost() -> Verdict {
+    const TTL: Duration = Duration::from_secs(3);
+    const LATE: Duration = Duration::from_secs(1);
+    let (near, far, proxy) = both("f77").await?;
+    let lost = proxy.on(Direction::ToClient, driver::wake_ups().always(), Action::Drop);
+    for round in 1..=3 {
+        let held = near.lock("a")?.acquire().await?;
+        // It has found the name held, and then entered the line.
+        let answers = Match::command(driver::LOOK).always();
+        let answers = proxy.on(Direction::ToClient, answers, Action::Pass);
+        let lock = far.lock("a")?.ttl(TTL);
+        let waiter =
+            tokio::spawn(async move { lock.acquire_within(Duration::from_secs(30)).await });
+        answers.fired_times(2).await;
+        answers.remove();
+        held.release().await?;
+        let begun = Instant::now();
+        let guard: Guard = waiter.await??;
+        let took = begun.elapsed();
+        ensure!(lost.count() >= round, "in round {round} no wake-up was sent, so none was lost");
+        ensure!(took <= TTL / 3 + LATE, "it came by time, {took:?} after the release");
+        guard.release().await?;
+    }
+    Ok(())
 }
 
 /// A client beside the proxy and one behind it, which have the same locks.

@@ -33,6 +33,10 @@ pub(crate) fn subscribed() -> Match {
     Match::command(SUBSCRIBE)
 }
 
+pub(crate) fn wake_ups() -> Match {
+    Match::pushes()
+}
+
 /// Locks of the client that this URL asks for.
 pub(crate) async fn connect(url: &str) -> Result<Locks, Failure> {
     Ok(Locks::with_backend(leasehold_etcd::connect(&url.parse()?).await?))

@@ -67,6 +67,7 @@ fn all() -> Vec<OwnTest> {
         zones::f65_clients_in_other_times_and_zones_exclude_each_other,
         messages::c24_a_waiter_looks_again_once_it_is_subscribed,
         messages::c30_a_release_before_the_subscription_is_not_missed,
+        messages::f77_a_waiter_is_served_in_time_though_each_wake_up_is_lost,
         stampede::f78_five_hundred_waiters_cost_the_same_a_hand_over,
         reach::f24_a_client_goes_on_when_its_server_comes_up_again,
         reach::c52_reset_connections_leave_owner_and_deadline,

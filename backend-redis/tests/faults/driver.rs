@@ -32,6 +32,11 @@ pub(crate) fn subscribed() -> Match {
     Match::pushes()
 }
 
+pub(crate) fn wake_ups() -> Match {
+    // And not that it is subscribed.
+    Match::pushes().and(|message| message.contains(b"\r\nmessage\r\n"))
+}
+
 /// Locks of the client that this URL asks for.
 pub(crate) async fn connect(url: &str) -> Result<Locks, Failure> {
     Ok(Locks::with_backend(leasehold_redis::connect(&url.parse()?).await?))

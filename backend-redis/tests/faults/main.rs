@@ -86,6 +86,7 @@ fn all() -> Vec<OwnTest> {
         names::f35_all_keys_of_a_lock_share_a_slot,
         messages::c24_a_waiter_looks_again_once_it_is_subscribed,
         messages::c30_a_release_before_the_subscription_is_not_missed,
+        messages::f77_a_waiter_is_served_in_time_though_each_wake_up_is_lost,
         waiters::f78_five_hundred_waiters_cost_the_same_a_hand_over,
         reach::f24_a_client_goes_on_when_its_server_comes_up_again,
         links::c52_killed_connections_lose_nothing,
