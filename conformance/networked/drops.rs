@@ -19,22 +19,39 @@ use crate::child::Child;
 use crate::driver;
 use crate::roles::{self, Words};
 
-const TTL: Duration = driver::SHORT;
+/// More than [`LATE`], so that a name which is free only after two of them is late.
+const TTL: Duration = Duration::from_secs(2);
 const LATE: Duration = Duration::from_millis(1_500);
 /// The longest that the drop of a guard may take.
 const AT_MOST: Duration = Duration::from_millis(50);
 const GUARDS: usize = 5;
+/// How often a scene is played in which a drop takes longer: once it may have lost the processor.
+const TIMES: usize = 3;
 
 pub(crate) async fn f11_c157_guards_dropped_anywhere_neither_block_nor_panic() -> Verdict {
     let scenes = ["outside", "without", "shutdown", "thread_local", "unwind"];
-    let done = scenes.map(one_scene);
+    let done = scenes.map(scene_without_a_block);
     for (scene, verdict) in scenes.iter().zip(futures_util::future::join_all(done).await) {
         verdict.map_err(|failure| Failure::failed(format!("{scene}: {}", failure.why())))?;
     }
     Ok(())
 }
 
-async fn one_scene(scene: &str) -> Verdict {
+/// In one of a few tries no drop of a scene takes long. One that blocks does so in each.
+async fn scene_without_a_block(scene: &str) -> Verdict {
+    let mut took = Vec::new();
+    for _ in 0..TIMES {
+        let longest = one_scene(scene).await?;
+        if longest <= AT_MOST {
+            return Ok(());
+        }
+        took.push(longest);
+    }
+    Err(Failure::failed(format!("the longest drop of each try took {took:?}")))
+}
+
+/// Plays it and says how long the longest of its drops took.
+async fn one_scene(scene: &str) -> Result<Duration, Failure> {
     let server = driver::shared().await?;
     let url = format!("{}?prefix=drops-{scene}", server.url());
     let mut child = Child::start("drops", &[&scene, &url, &TTL.as_millis()])?;
@@ -46,8 +63,6 @@ async fn one_scene(scene: &str) -> Verdict {
         return Err(Failure::failed(format!("it said {told}")));
     };
     ensure!(dropped == GUARDS as u64, "{dropped} guards were dropped");
-    let took = Duration::from_micros(micros);
-    ensure!(took <= AT_MOST, "a drop took {took:?}");
     // One line a guard that nobody releases any more; none where somebody does.
     let expected = match scene {
         "without" => lines == dropped,
@@ -62,11 +77,11 @@ async fn one_scene(scene: &str) -> Verdict {
     }
     let free = ended.elapsed();
     ensure!(free <= TTL + LATE, "free only after {free:?}");
-    Ok(())
+    Ok(Duration::from_micros(micros))
 }
 
-/// The process: drops some guards, tells how many, how long half of the drops took at most (one
-/// alone may have lost the processor), and how many lines were logged.
+/// The process: drops some guards, tells how many, how long the longest of the drops took, and how
+/// many lines were logged.
 pub(crate) fn play(mut words: Words) -> Verdict {
     let (scene, url, ttl) = (words.next()?, words.next()?, words.millis()?);
     tracing::subscriber::set_global_default(Log)?;
@@ -135,10 +150,9 @@ static TOOK: Mutex<Vec<Duration>> = Mutex::new(Vec::new());
 static LINES: AtomicUsize = AtomicUsize::new(0);
 
 fn tell() -> Verdict {
-    let mut took = TOOK.lock().unwrap_or_else(PoisonError::into_inner);
-    took.sort_unstable();
-    let half = took.get(took.len() / 2).map_or(0, Duration::as_micros);
-    println!("{} {half} {}", took.len(), LINES.load(Ordering::SeqCst));
+    let took = TOOK.lock().unwrap_or_else(PoisonError::into_inner);
+    let longest = took.iter().max().map_or(0, Duration::as_micros);
+    println!("{} {longest} {}", took.len(), LINES.load(Ordering::SeqCst));
     Ok(())
 }
 
