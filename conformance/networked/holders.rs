@@ -13,7 +13,8 @@ use crate::driver;
 use crate::roles;
 use crate::store::Store;
 
-const TTL: Duration = driver::SHORT;
+/// More than [`LATE`], so that a name which is free only after two of them is late.
+const TTL: Duration = Duration::from_secs(2);
 /// How much later than its TTL a name may fall free on a busy machine: a waiter comes back by
 /// time, and a few dozen processes share two processors.
 const LATE: Duration = Duration::from_millis(1_500);
