@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use leasehold_conformance::{Verdict, ensure};
 
 use crate::common::{
-    Heart, LONG, first_line, leasehold, run, run_by, shared, status, told, told_by,
+    Heart, LONG, first_line, leasehold, now, run, run_by, shared, status, told, told_by,
 };
 
 pub(crate) async fn the_command_has_our_streams_and_status() -> Verdict {
@@ -158,8 +158,12 @@ pub(crate) async fn f13_c18_max_hold_ends_the_command() -> Verdict {
             .args(heart.beats())
             .spawn()?;
     heart.has_begun().await?;
+    let begun = now();
     let next = told(run(server.url(), &["endless", "--", "date", "+%s.%N"])).await;
-    ensure!(heart.last().unwrap() < next.out.trim().parse()?, "the two overlap");
+    let next = next.out.trim().parse::<f64>()?;
+    ensure!(heart.last().unwrap() < next, "the two overlap");
+    // The TTL, at which it would be free too, is 4 s.
+    ensure!(next - begun < 2.5, "it was free only after {} s", next - begun);
     ensure!(!heart.beating() && heart.exists("term"), "it was not ended as it should be");
     let told = told_by(child).await;
     ensure!(told.code == Some(76), "{told:?}");
