@@ -104,6 +104,7 @@ leasehold_conformance::tests! {
     input::an_unknown_log_level_is_78_and_the_known_are_listed,
     input::no_server_named_is_a_usage_error_that_says_what_to_do,
     secrets::no_password_in_any_output_or_process_list,
+    secrets::no_password_in_any_output_or_process_list_over_etcd,
     secrets::a_password_on_the_command_line_is_refused,
     secrets::a_file_with_a_password_that_others_may_read_is_refused,
     secrets::the_command_does_not_inherit_a_password,

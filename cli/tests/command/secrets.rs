@@ -2,12 +2,13 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use leasehold_conformance::servers::Redis;
+use leasehold_conformance::servers::{Etcd, Redis};
 use leasehold_conformance::{Verdict, ensure};
 use rustix::process::Signal;
 
 use crate::common::{
-    Heart, bare, is_ours, leasehold, processes, run, send, shared, supervisor_of, told, told_by,
+    Heart, Told, bare, is_ours, leasehold, processes, run, send, shared, supervisor_of, told,
+    told_by,
 };
 
 const SECRET: &str = "hush-hush";
@@ -16,11 +17,23 @@ const SHOWN: &str = "open-secret";
 
 pub(crate) async fn no_password_in_any_output_or_process_list() -> Verdict {
     let server = Redis::new().password(SECRET).start().await?;
-    ensure!(server.url().contains(SECRET), "the test needs a URL with the password");
+    shown_nowhere(server.url(), "redis://").await
+}
+
+pub(crate) async fn no_password_in_any_output_or_process_list_over_etcd() -> Verdict {
+    let server = Etcd::new().root_password(SECRET).start().await?;
+    shown_nowhere(server.url(), "etcd://root").await
+}
+
+/// `user` is what stands before the password in the URL.
+async fn shown_nowhere(url: &str, user: &str) -> Verdict {
+    ensure!(url.contains(&format!("{user}:{SECRET}@")), "the test needs a URL with the password");
     let heart = Heart::new();
-    let mut command = run(server.url(), &["--ttl", "2s", "guarded"]);
+    let mut command = run(url, &["--ttl", "2s", "guarded"]);
     command.args(heart.beats()).env("LEASEHOLD_LOG", "trace");
-    let child = command.spawn()?;
+    // A pipe that nobody reads would be full before the command runs.
+    let log = heart.file("log");
+    let child = command.stderr(std::fs::File::create(&log)?).spawn()?;
     heart.has_begun().await?;
     // Of ours: the server's own shows it.
     let of_ours = processes().into_iter().filter(|(pid, arguments)| {
@@ -42,20 +55,20 @@ pub(crate) async fn no_password_in_any_output_or_process_list() -> Verdict {
         &["check", "--json"],
         &["run", "--no-wait", "guarded", "--", "true"],
     ] {
-        let mut command = leasehold(server.url());
+        let mut command = leasehold(url);
         command.args(words).env("LEASEHOLD_LOG", "trace");
         all.push(told(command).await);
     }
     send(&child, Signal::TERM);
     send(&child, Signal::KILL);
-    all.push(told_by(child).await);
+    all.push(Told { err: std::fs::read_to_string(&log)?, ..told_by(child).await });
     // And where it goes wrong.
-    let wrong = server.url().replace(SECRET, "hush-hush-hush");
-    let closed = format!("redis://:{SECRET}@127.0.0.1:1/?connect_timeout=100ms");
-    let unreadable = format!("redis://:{SECRET}/@127.0.0.1:1");
-    let unknown = format!("redis://:{SECRET}@127.0.0.1:1/?{}=1", "ttll");
-    for url in [&wrong, &closed, &unreadable, &unknown] {
-        let mut command = leasehold(url);
+    let wrong = url.replace(SECRET, "hush-hush-hush");
+    let closed = format!("{user}:{SECRET}@127.0.0.1:1/?connect_timeout=100ms");
+    let unreadable = format!("{user}:{SECRET}/@127.0.0.1:1");
+    let unknown = format!("{user}:{SECRET}@127.0.0.1:1/?{}=1", "ttll");
+    for wrong in [&wrong, &closed, &unreadable, &unknown] {
+        let mut command = leasehold(wrong);
         command.args(["run", "--wait", "100ms", "guarded", "--", "true"]);
         command.env("LEASEHOLD_LOG", "trace");
         let told = told(command).await;
