@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use leasehold_api::LockName;
 use leasehold_conformance::servers::{Etcd, Server};
+use leasehold_conformance::truth::{EtcdClaim, EtcdKeys, EtcdTruth};
 use leasehold_conformance::{Failure, Verdict, ensure};
 use rustix::process::Signal;
 
 use crate::common::{
-    Heart, first_line, leasehold, now, run, send, status, told, told_by, until, with,
+    Heart, first_line, leasehold, now, run, send, status, told, told_by, until, with, within,
 };
 use crate::ending::{beating, lost, next};
 
@@ -55,7 +57,7 @@ pub(crate) async fn a_ttl_below_what_the_server_takes_is_64() -> Verdict {
     Ok(())
 }
 
-pub(crate) async fn a_killed_leasehold_leaves_no_command_and_a_free_lock() -> Verdict {
+pub(crate) async fn f1_c10_a_killed_leasehold_leaves_no_command_and_a_free_lock() -> Verdict {
     let (_server, url) = start().await?;
     let heart = Heart::new();
     let child = beating(&url, "killed", &heart).await?;
@@ -68,12 +70,14 @@ pub(crate) async fn a_killed_leasehold_leaves_no_command_and_a_free_lock() -> Ve
     Ok(())
 }
 
-pub(crate) async fn a_stopped_leasehold_ends_its_command_and_is_76_when_continued() -> Verdict {
+pub(crate) async fn f2_c9_a_stopped_leasehold_ends_its_command_and_is_76_when_continued() -> Verdict
+{
     let (_server, url) = start().await?;
     let heart = Heart::new();
     let child = beating(&url, "stopped", &heart).await?;
     send(&child, Signal::STOP);
     next(&url, "stopped", &heart).await?;
+    ensure!(heart.exists("term"), "it got no SIGTERM first");
     let other = Heart::new();
     let second = beating(&url, "stopped", &other).await?;
     let before = status(&url, "stopped").await;
@@ -86,7 +90,7 @@ pub(crate) async fn a_stopped_leasehold_ends_its_command_and_is_76_when_continue
     Ok(())
 }
 
-pub(crate) async fn a_frozen_member_ends_the_command_in_time() -> Verdict {
+pub(crate) async fn f20_c6_c127_a_frozen_member_ends_the_command_in_time() -> Verdict {
     let (server, url) = start().await?;
     let heart = Heart::new();
     let child = beating(&url, "frozen", &heart).await?;
@@ -100,7 +104,7 @@ pub(crate) async fn a_frozen_member_ends_the_command_in_time() -> Verdict {
     next(&url, "frozen", &heart).await
 }
 
-pub(crate) async fn a_cluster_that_loses_its_leader_does_not_end_the_command() -> Verdict {
+pub(crate) async fn f47_a_cluster_that_loses_its_leader_does_not_end_the_command() -> Verdict {
     let cluster = quick().controlled().cluster(3).await?;
     let words = ["--ttl", "8s", "led", "--", "sh", "-c", "echo up; sleep 5"];
     let mut child = run(cluster.url(), &words).spawn()?;
@@ -116,4 +120,74 @@ pub(crate) async fn a_cluster_that_loses_its_leader_does_not_end_the_command() -
     let after = status(cluster.url(), "led").await;
     ensure!(after["held"] == false, "it was not released: {after}");
     Ok(())
+}
+
+pub(crate) async fn f25_a_member_that_restarts_with_its_data_does_not_end_the_command() -> Verdict {
+    let (server, url) = start().await?;
+    let words = ["--ttl", "8s", "restarted", "--", "sh", "-c", "echo up; sleep 5"];
+    let mut child = run(&url, &words).spawn()?;
+    ensure!(first_line(child.stdout.as_mut().unwrap()) == "up", "it did not come up");
+    let token = status(&url, "restarted").await["token"].clone();
+    ensure!(token.is_u64(), "it is not held: {token}");
+    server.restart().await?;
+    ensure!(status(&url, "restarted").await["token"] == token, "it is another's");
+    let told = told_by(child).await;
+    ensure!(told.code == Some(0), "{told:?}");
+    ensure!(status(&url, "restarted").await["held"] == false, "it was not released");
+    Ok(())
+}
+
+pub(crate) async fn f73_c19_an_evicted_lock_ends_the_command_within_a_second() -> Verdict {
+    let (_server, url) = start().await?;
+    ended_by(&url, async |_, _| {
+        let token = status(&url, "taken").await["token"].to_string();
+        let mut evict = leasehold(&url);
+        evict.args(["evict", "taken", "--token", &token]);
+        let told = told(evict).await;
+        ensure!(told.code == Some(0), "{told:?}");
+        Ok(())
+    })
+    .await
+}
+
+pub(crate) async fn f74_c148_an_overwritten_lock_ends_the_command_within_a_second() -> Verdict {
+    let (_server, url) = start().await?;
+    ended_by(&url, async |truth, claim| Ok(truth.put(&claim.key, "an operator's", 0).await?))
+        .await?;
+    let (truth, claim) = claim_of(&url).await?;
+    let pair = truth.pair(&claim.key).await?;
+    let text = pair.as_ref().map(|pair| pair.text());
+    ensure!(text.as_deref() == Some("an operator's"), "it was overwritten back: {pair:?}");
+    Ok(())
+}
+
+pub(crate) async fn f43_a_revoked_lease_ends_the_command_within_a_second() -> Verdict {
+    let (_server, url) = start().await?;
+    ended_by(&url, async |truth, claim| {
+        ensure!(truth.revoke(claim.pair.lease).await?, "there is no lease");
+        Ok(())
+    })
+    .await
+}
+
+/// What somebody else does to a running command's lock ends it, though the next renewal is long to
+/// come.
+async fn ended_by(
+    url: &str,
+    taken: impl AsyncFnOnce(&EtcdTruth, &EtcdClaim) -> Verdict,
+) -> Verdict {
+    let heart = Heart::new();
+    let child = run(url, &["--ttl", "60s", "taken"]).args(heart.beats()).spawn()?;
+    heart.has_begun().await?;
+    let (truth, claim) = claim_of(url).await?;
+    taken(&truth, &claim).await?;
+    within(Duration::from_secs(1), "the command is gone", || !heart.beating()).await?;
+    lost(&told_by(child).await)
+}
+
+async fn claim_of(url: &str) -> Result<(EtcdTruth, EtcdClaim), Failure> {
+    let truth = EtcdTruth::connect(url.split('?').next().unwrap()).await?;
+    let claims = truth.claims(&EtcdKeys::default(), &LockName::new("taken")?).await?;
+    let claim = claims.into_iter().next();
+    Ok((truth, claim.ok_or_else(|| Failure::failed("it has no key"))?))
 }
