@@ -63,6 +63,10 @@ pub(crate) async fn f48_without_quorum_locks_are_lost_in_time_and_come_back() ->
     // An election keeps renewals for a second and more, and one in ten is held again: each of the
     // two that are left votes for itself if both begin in the same tick.
     const TTL: Duration = Duration::from_secs(6);
+    /// So long the answer to a renewal may take.
+    const ANSWERED: Duration = Duration::from_millis(250);
+    /// What lies between two looks at the clock.
+    const JITTER: Duration = Duration::from_millis(50);
     let (cluster, place) = three().await?;
     let locks = place.locks().await?;
     let lock = locks.lock("a")?.ttl(TTL);
@@ -80,9 +84,22 @@ pub(crate) async fn f48_without_quorum_locks_are_lost_in_time_and_come_back() ->
     cluster.member(other).pause().await?;
     let begun = Instant::now();
     // A leader renews leases by itself until it misses the others: for two election timeouts.
-    timeout(TTL + SECOND + SECOND / 2, guard.lost()).await?;
+    let mut end = begun + guard.remaining();
+    while guard.is_held() {
+        let asked = Instant::now();
+        let now = asked + guard.remaining();
+        if begun.elapsed() <= 2 * ELECTION + ANSWERED {
+            end = end.max(now);
+        }
+        ensure!(now <= end + JITTER, "a renewal counts {:?} after quorum went", begun.elapsed());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let late = Instant::now().saturating_duration_since(end);
+    ensure!(late <= SECOND / 2, "it was lost {late:?} after its last renewal had ended");
     let took = begun.elapsed();
     ensure!(took > TTL / 3, "it was good for a while: {took:?}");
+    ensure!(took <= 2 * ELECTION + TTL + SECOND / 2, "it was good for too long: {took:?}");
+    timeout(SECOND, guard.lost()).await?;
     let error = lock.acquire_within(SECOND).await.expect_err("nobody can grant it");
     ensure!(error.is_retryable(), "{error}");
 
