@@ -48,7 +48,8 @@ pub(crate) async fn f1_c10_c135_a_killed_leasehold_leaves_no_command_and_a_free_
     let killed = now();
     next(server.url(), "killed", &heart).await?;
     let waited = now() - killed;
-    ensure!(waited < 2.0 + 3.0, "the lock was free after {waited} s");
+    // The TTL is 2 s: after two of them it is late.
+    ensure!(waited < 4.0, "the lock was free after {waited} s");
     told_by(child).await;
     Ok(())
 }

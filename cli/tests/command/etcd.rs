@@ -65,7 +65,8 @@ pub(crate) async fn f1_c10_a_killed_leasehold_leaves_no_command_and_a_free_lock(
     let killed = now();
     next(&url, "killed", &heart).await?;
     let waited = now() - killed;
-    ensure!(waited < 2.0 + 3.0, "the lock was free after {waited} s");
+    // The TTL is 2 s: after two of them it is late.
+    ensure!(waited < 4.0, "the lock was free after {waited} s");
     told_by(child).await;
     Ok(())
 }
