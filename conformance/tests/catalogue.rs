@@ -85,8 +85,10 @@ fn shown() -> Shown {
             let source = std::fs::read_to_string(&path).unwrap();
             tests.extend(tests_in(root, &path, &source));
             for path in shared(&path, &source) {
-                let source = std::fs::read_to_string(&path).unwrap();
-                tests.extend(tests_in(root, &path, &source));
+                let all = tests_in(root, &path, &std::fs::read_to_string(&path).unwrap());
+                // Only those in the table of the one that takes them.
+                let taken = |test: &Test| source.contains(&format!("::{},", test.name));
+                tests.extend(all.into_iter().filter(taken));
             }
         }
     }
@@ -158,11 +160,11 @@ fn page(shown: &Shown) -> String {
         "# Faults and cases\n\n\
          What a lock has to stand, by number, and the tests that show it: `group::name` is a check \
          of the\nconformance suite, which runs over every driver; else the file is named, and \
-         before it the package\nwhere several run it. This page is made by `LEASEHOLD_WRITE_FAULTS=1 \
-         cargo test -p\nleasehold-conformance --all-features --test catalogue`, and that test fails \
-         when a number has neither\na test nor an excuse, or has no test over a store on which it \
-         must be shown. What a subject made of\neach number stands at the end of its conformance \
-         report.\n\n\
+         before it the package\nwhere several run it. This page is made by \
+         `LEASEHOLD_WRITE_FAULTS=1 cargo test -p\nleasehold-conformance --all-features --test \
+         catalogue`, and that test fails when a number has neither\na test nor an excuse, or has \
+         no test over a store on which it must be shown. What a subject made of\neach number \
+         stands at the end of its conformance report.\n\n\
          | | faults | cases |\n| --- | --- | --- |\n",
     );
     let kinds = [Kind::Fault, Kind::Case];
