@@ -51,12 +51,12 @@ impl Pair {
         Ok(())
     }
 
-    /// Waits until the replica has all that was written so far.
+    /// Waits until the replica has all that was written so far, and says so. What it has may be of
+    /// its first copy, behind which later writes still wait.
     async fn is_in_step(&self) -> Verdict {
         self.truths[0].set("step", "", None).await?;
-        while self.truths[1].entry("step").await?.is_none() {
-            sleep(Duration::from_millis(2)).await;
-        }
+        let acknowledged = self.truths[0].command(&["WAIT", "1", "10000"]).await?;
+        ensure!(format!("{acknowledged:?}") == "int(1)", "in 10 s: {acknowledged:?}");
         self.truths[0].delete("step").await?;
         Ok(())
     }
