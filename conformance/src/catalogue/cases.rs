@@ -75,17 +75,18 @@ pub(super) const ROWS: &[Row] = &[
         "the work ends in a renewal and leaves no timer; its error is not masked by that of the release",
     ),
     excused(40, "quorum: contention and too few nodes are told apart", QUORUM),
-    redis(42, "a server that refuses writes: a release says so"),
+    // An etcd that refuses writes for want of space takes releases (F50).
+    redis(42, "Redis: a server that refuses writes: a release says so"),
     shown(43, "the answer to an acquire is lost: it is freed by owner once the link is usable"),
-    redis(45, "a promoted replica that knows no script: renewals go on"),
+    redis(45, "Redis: a promoted replica that knows no script: renewals go on"),
     redis(
         46,
-        "a replica that grants need is killed, and comes back: they fail by type, and then go on",
+        "Redis: a replica that grants need is killed, and comes back: they fail by type, and then go on",
     ),
     // Streams of HTTP/2 have numbers: no network makes a request over it arrive twice.
     redis(48, "an acquire is delivered twice: one release frees it"),
     excused(49, "the whole suite over a cluster: no script spans slots", CLUSTER),
-    redis(51, "policies that evict: told at connect; holders of evicted keys are lost"),
+    redis(51, "Redis: policies that evict: told at connect; holders of evicted keys are lost"),
     shown(52, "connections are killed: what is held by TTL stays held by the same owner"),
     shown(54, "after each operation the store's own state is what a model says"),
     shown(55, "a release is dropped at each await: repeated or finished, the name is free"),
@@ -109,7 +110,8 @@ pub(super) const ROWS: &[Row] = &[
     excused(82, "Postgres: idle sessions are ended", POSTGRES),
     shown(84, "200 names, many rounds, random cancellations: a release fails only as lost"),
     shown(85, "two tasks on one thread contend: they exclude each other"),
-    redis(87, "the bits of a name's hash are even"),
+    // The etcd driver hashes no names: its keys have them whole. So C165, too.
+    redis(87, "Redis: the bits of a name's hash are even"),
     shown(88, "a hundred thousand numbered names: all apart"),
     shown(90, "an acquire that failed leaves nothing: the next one succeeds"),
     excused(91, "Postgres: the caller's own transaction", POSTGRES),
@@ -130,6 +132,7 @@ pub(super) const ROWS: &[Row] = &[
     shown(114, "the guarded task panics, or is aborted: renewal stops, the name is free"),
     shown(115, "every loss is told by a future and by a look"),
     etcd(117, "etcd: restored from a snapshot, tokens fall"),
+    // Elsewhere a lease is the record of a name, which F73 and F74 take away.
     etcd(118, "a lease that is gone at its renewal, spent, in error or silent: the guard is lost"),
     etcd(120, "etcd: all members restart with authentication on"),
     shown(121, "one answer comes later than its request's bound: later renewals go through"),
@@ -176,5 +179,5 @@ pub(super) const ROWS: &[Row] = &[
     shown(160, "a connection that goes dead: every call ends by its own deadline"),
     shown(162, "the server stops and starts many times under load: no panic"),
     shown(163, "every release fails: after the TTL the same client acquires again"),
-    redis(165, "no two of a million names collide"),
+    redis(165, "Redis: no two of a million names collide"),
 ];
