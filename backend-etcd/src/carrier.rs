@@ -6,6 +6,7 @@ use std::time::Duration;
 use leasehold_api::{BootClock, Clock, Instant, Owner};
 
 use crate::error::Failure;
+use crate::keepalive::keep_alive;
 use crate::link::Link;
 use crate::session::Session;
 
@@ -112,16 +113,6 @@ impl OwnLease {
     fn count(&self, counts: (Instant, Duration)) {
         *self.counts.lock().expect("nothing panics while it holds this lock") = counts;
     }
-}
-
-/// One keepalive of a lease. The client library takes an answer without time left for an error.
-pub(crate) async fn keep_alive(link: &Link, lease: i64, ttl: Duration) -> Result<(), Failure> {
-    link.call(ttl / 6, |client| {
-        let mut leases = client.lease_client();
-        async move { leases.keep_alive(lease).await }
-    })
-    .await?;
-    Ok(())
 }
 
 /// How long a lease was granted for, and what is left of it, by the server, which tells whole

@@ -8,6 +8,7 @@ mod error;
 mod floor;
 mod hand_over;
 mod holdings;
+mod keepalive;
 mod keys;
 mod line;
 mod link;

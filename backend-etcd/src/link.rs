@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::error::Failure;
+use crate::keepalive::Terms;
 use crate::options::Options;
 use crate::trace::{self, Works};
 
@@ -38,6 +39,7 @@ struct Shared {
     /// The generation of the connection, for those who have streams on it.
     generation: watch::Sender<u64>,
     works: Works,
+    terms: Terms,
 }
 
 #[derive(Debug)]
@@ -63,8 +65,9 @@ impl Link {
         let member = first % options.endpoints.len();
         let state = Mutex::new(State { wire: None, generation: 0, member });
         let (opening, works) = (tokio::sync::Mutex::default(), Works::default());
+        let terms = Terms::default();
         let generation = watch::Sender::new(0);
-        Self(Arc::new(Shared { options, connect, state, opening, generation, works }))
+        Self(Arc::new(Shared { options, connect, state, opening, generation, works, terms }))
     }
 
     /// Sends a request and awaits its answer.
@@ -212,6 +215,11 @@ impl Link {
             // Under the lock, so that who sees another than its connection's finds a newer one.
             self.0.generation.send_replace(state.generation);
         }
+    }
+
+    /// In which terms the members were seen.
+    pub(crate) fn terms(&self) -> &Terms {
+        &self.0.terms
     }
 
     pub(crate) fn options(&self) -> &Options {

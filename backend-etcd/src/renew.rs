@@ -9,10 +9,11 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use leasehold_api::{BootClock, Clock, Error, Instant, Lease, Loss, Operation, Renewal, Validity};
 
 use crate::acquire::patience;
-use crate::carrier::{self, Carrier};
+use crate::carrier::Carrier;
 use crate::claim::untouched_record;
 use crate::driver::Core;
 use crate::error::{Effect, Failure};
+use crate::keepalive::keep_alive;
 use crate::line::Watched;
 use crate::record;
 use crate::session::{self, Session};
@@ -158,7 +159,7 @@ impl Core {
             let kept = match self.sessions.find(id) {
                 Some(session) => self.keep_session(&session).await,
                 None if self.sessions.has_retired(id) => Err(session::no_lease()),
-                None => carrier::keep_alive(&self.link, id, ttl).await.map(|()| (from, ttl)),
+                None => keep_alive(&self.link, id, ttl).await.map(|()| (from, ttl)),
             };
             (id, kept)
         };

@@ -23,6 +23,7 @@ use std::time::Duration;
 use leasehold_api::{BootClock, Clock, Instant, Owner, margin};
 
 use crate::error::Failure;
+use crate::keepalive::keep_alive;
 use crate::link::Link;
 
 /// A shared lease.
@@ -170,13 +171,7 @@ impl Session {
             state.asked = begun;
             state.ttl
         });
-        let answer = link
-            .call(ttl / 6, |client| {
-                let mut leases = client.lease_client();
-                async move { leases.keep_alive(id).await }
-            })
-            .await;
-        match answer {
+        match keep_alive(link, id, ttl).await {
             // An answer after the deadline comes too late: the guards are lost by then.
             Ok(_) if !self.is_alive() => Err(no_lease()),
             Ok(_) => {

@@ -10,6 +10,7 @@ mod common;
 mod cluster;
 mod cost;
 mod data;
+mod deposed;
 mod leases;
 mod links;
 mod names;
@@ -58,6 +59,7 @@ leasehold_conformance::tests! {
     cluster::f49_a_holder_moves_away_from_an_isolated_leader,
     cluster::c108_no_guard_believes_in_a_key_that_a_stopped_leader_let_go,
     cluster::c109_leader_changes_prolong_a_dead_holders_lease_by_a_ttl_each,
+    deposed::keepalives_of_a_deposed_leader_count_for_nothing,
     cost::acquire_and_release_are_one_transaction_each,
     cost::a_tick_is_one_keepalive_however_many_are_held,
     cost::all_that_is_held_is_watched_again_after_a_cut,
