@@ -68,8 +68,11 @@ pub(crate) async fn run(client: Arc<Client>, mut queued: mpsc::UnboundedReceiver
             if stopped && queued.is_empty() && not_due.is_empty() && later_rounds.is_empty() {
                 return;
             }
-            for flush in flushes.drain(..) {
-                let _ = flush.send(()); // whoever asked may have left
+            // What is due a moment later, at the end of a `max_hold`, is owed as well.
+            if not_due.is_empty() {
+                for flush in flushes.drain(..) {
+                    let _ = flush.send(()); // whoever asked may have left
+                }
             }
         }
         tokio::select! {

@@ -254,3 +254,13 @@ fn c57_guards_are_send_and_sync_and_not_clone() {
     shared::<leasehold::Lock>();
     shared::<Locks>();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_close_waits_for_the_release_at_the_end_of_a_max_hold() {
+    let (a, b) = two_clients();
+    let guard = a.lock("n").unwrap().ttl(30 * SECOND).max_hold(SECOND).acquire().await.unwrap();
+    assert_eq!(guard.lost().await, Loss::MaxHold);
+    a.close().await.unwrap();
+    let next = b.lock("n").unwrap().try_acquire().await.unwrap();
+    assert!(next.is_some(), "it was closed with its release still to come");
+}
