@@ -241,7 +241,7 @@ impl Backend for Etcd {
     }
 
     async fn list(&self, name_prefix: &str) -> Result<Vec<(LockName, Holder)>, Error> {
-        let failed = |failure: Failure| failure.into_error(Operation::Inspect, Effect::Reads);
+        let failed = |failure: Failure| failure.into_error(Operation::List, Effect::Reads);
         self.core.list_all(name_prefix).await.map_err(failed)
     }
 
