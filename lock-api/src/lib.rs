@@ -113,7 +113,8 @@
 //!
 //! # 10. For callers
 //!
-//! 1. An owner is used for one acquisition. Retry with the same owner, never with a fresh one.
+//! 1. An owner is used for one acquisition. Retry with the same owner; with a fresh one only
+//!    once the old one is released by owner.
 //! 2. After an error of an acquire, or a dropped one, call `release` by owner. Until it is settled
 //!    the claim may still land; it then lives one TTL from landing at most.
 //! 3. After an unanswered hand-over, release the old lease by ticket and let the claim `acquire`.
