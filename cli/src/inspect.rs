@@ -89,7 +89,7 @@ pub(crate) async fn evict(asked: &Evict) -> Result<u8, Failure> {
     if evicted {
         print(format!(
             "{name}: the lease with token {token} was ended; its holder learns of it at its next \
-             renewal, within a third of its TTL, and its command runs until then"
+             renewal at the latest, within a third of its TTL, and its command runs until then"
         ))?;
         return Ok(0);
     }
