@@ -21,6 +21,7 @@ mod signals;
 mod supervise;
 mod target;
 mod terminal;
+mod voice;
 mod waiting;
 
 use std::io::IsTerminal as _;
@@ -33,6 +34,12 @@ use crate::args::{Arguments, Verb};
 use crate::exit::{Failure, USAGE};
 
 fn main() -> ExitCode {
+    let status = begin();
+    voice::fall_silent();
+    status
+}
+
+fn begin() -> ExitCode {
     if let Err(error) = signals::outlive_file_size_limits() {
         return end(Err(error.into()));
     }
@@ -100,7 +107,7 @@ fn log() -> Result<(), Failure> {
     };
     tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
+        .with_writer(|| voice::Voice)
         .with_ansi(std::io::stderr().is_terminal())
         // A log that can't be written must not end a command.
         .log_internal_errors(false)

@@ -5,6 +5,8 @@ use std::io::{self, Write as _};
 
 use serde::Serialize;
 
+use crate::voice::Voice;
+
 /// Prints a line. A reader that has gone (`leasehold list | head`) is no error.
 pub(crate) fn print(line: String) -> io::Result<()> {
     forgive(writeln!(io::stdout(), "{line}"))
@@ -12,7 +14,7 @@ pub(crate) fn print(line: String) -> io::Result<()> {
 
 /// Says something to people, on standard error. If nobody hears, that must not stop us.
 pub(crate) fn say(what: &dyn Display) {
-    let _ = writeln!(io::stderr(), "leasehold: {what}");
+    let _ = Voice.write_all(format!("leasehold: {what}\n").as_bytes()); // it never fails
 }
 
 /// Writes what may be longer than a line.

@@ -98,6 +98,7 @@ leasehold_conformance::tests! {
     operator::evict_ends_the_lease_of_this_token_only,
     operator::check_shows_what_the_backend_gives,
     operator::a_stream_that_can_not_be_written_changes_no_status,
+    operator::a_standard_error_that_nobody_reads_holds_nothing_up,
     operator::a_closed_pipe_is_no_error,
     input::bad_usage_is_64_and_says_what_is_allowed,
     input::bad_configuration_is_78_and_says_what_is_allowed,

@@ -1,5 +1,8 @@
 //! What an operator asks.
 
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
 use leasehold_conformance::{Verdict, ensure};
 use rustix::process::Signal;
 
@@ -126,6 +129,24 @@ pub(crate) async fn a_stream_that_can_not_be_written_changes_no_status() -> Verd
     }
     send(&holder, Signal::KILL);
     told_by(holder).await;
+    Ok(())
+}
+
+/// A terminal under Ctrl-S, or a log whose reader stands still.
+pub(crate) async fn a_standard_error_that_nobody_reads_holds_nothing_up() -> Verdict {
+    let server = shared().await?;
+    let (reader, writer) = std::io::pipe()?;
+    rustix::io::ioctl_fionbio(&writer, true)?;
+    while (&writer).write(&[0; 4096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false)?;
+    let mut command = leasehold(server.url());
+    command.args(["run", "unread", "--", "sh", "-c", "exit 4"]);
+    command.env("LEASEHOLD_LOG", "trace").stderr(writer);
+    let began = Instant::now();
+    let ended = told(command).await;
+    ensure!(ended.code == Some(4), "{ended:?}");
+    ensure!(began.elapsed() < Duration::from_secs(5), "it took {:?}", began.elapsed());
+    drop(reader);
     Ok(())
 }
 
