@@ -1,19 +1,21 @@
-//! From a URL to a client.
+//! From a URL or a configuration to a client.
 
-use std::time::Duration;
+use std::fmt::Display;
 
 use leasehold_api::{Error, ErrorKind, Guarantee, Operation, Profile, Scope};
 use url::Url;
 
+use crate::config::Config;
 use crate::hosts::encode_hosts;
 use crate::locks::Locks;
-use crate::registry;
+use crate::registry::Registry;
 use crate::terms::Wishes;
+use crate::text;
 
 /// The URL keys that the client takes; all others are the driver's.
 const KEYS: [&str; 4] = ["guarantee", "scope", "ttl", "wait"];
 
-/// Connects to the backend that the URL names.
+/// Connects to the backend that a URL names, or a [`Config`], which wins over its URL's keys.
 ///
 /// | URL | backend, feature |
 /// | --- | --- |
@@ -24,14 +26,14 @@ const KEYS: [&str; 4] = ["guarantee", "scope", "ttl", "wait"];
 /// Keys for every backend: `ttl=30s` and `wait=30s` (the defaults of its locks),
 /// `guarantee=efficiency|correctness` and `scope=process|host|network` (what the backend must
 /// give at least; `guarantee=correctness` asks for `scope=network` unless one is named). The
-/// driver's own keys: for Redis and etcd `prefix` (of all keys; default `leasehold`), `timeout`
+/// driver's own keys: `prefix` (of all keys; default `leasehold`); for Redis and etcd `timeout`
 /// (after so long a silence a connection is replaced; 2 s), `connect_timeout` (5 s: a server that
 /// can't be reached is asked again until then), and with TLS `tls_ca`, `tls_cert`, `tls_key`
 /// (files) and for etcd `tls_name`.
 ///
 /// # Errors
 ///
-/// `BadInput` for what is wrong with the URL, saying what is allowed; `Unsupported` for a scheme
+/// `BadInput` for what is wrong with URL or configuration, saying what is allowed; `Unsupported` for a scheme
 /// whose feature is not compiled in, or a server that won't do; `Guarantee` if the backend can't
 /// give what is asked for; `Unreachable`, `Auth`, `Refused`, `NotPrimary` or `Busy` from the
 /// backend.
@@ -43,9 +45,18 @@ const KEYS: [&str; 4] = ["guarantee", "scope", "ttl", "wait"];
 /// # Panics
 ///
 /// Outside a tokio runtime with time enabled.
-pub async fn connect(url: &str) -> Result<Locks, Error> {
-    let mut url = Url::parse(&encode_hosts(url)).map_err(|source| {
-        let schemes = registry::known_schemes();
+pub async fn connect(config: impl Into<Config>) -> Result<Locks, Error> {
+    Registry::new().connect(config).await
+}
+
+/// Connects by a driver of this registry.
+pub(crate) async fn connect_by(registry: &Registry, config: Config) -> Result<Locks, Error> {
+    let Some(text) = config.url.as_deref() else {
+        let schemes = registry.known_schemes();
+        return Err(refuse(format!("no `url` is given; it begins with one of {schemes}")));
+    };
+    let mut url = Url::parse(&encode_hosts(text)).map_err(|source| {
+        let schemes = registry.known_schemes();
         refuse(format!(
             "this is not a URL ({source}); it begins with one of {schemes}, and a password in it \
              has `/` as %2F, `?` as %3F, `#` as %23, `@` as %40"
@@ -54,7 +65,7 @@ pub async fn connect(url: &str) -> Result<Locks, Error> {
     })?;
     refuse_stray_secret(&url)?;
     let scheme = url.scheme().to_owned();
-    let driver = registry::find(&scheme).map_err(|error| match address(&url) {
+    let driver = registry.find(&scheme).map_err(|error| match address(&url) {
         // `Url` takes the host of `localhost:6379` for a scheme.
         Some(address) => refuse(format!(
             "`{address}` is no URL: an address has a scheme in front, such as redis://{address}"
@@ -62,9 +73,10 @@ pub async fn connect(url: &str) -> Result<Locks, Error> {
         .with_source(error),
         None => error,
     })?;
-    let asked = Asked::take_from(&mut url, driver.keys)?;
+    let mut asked = Asked::take_from(&mut url, &driver.keys, config.prefix.as_deref())?;
+    asked.take_over(config);
     asked.wishes.check(&scheme, driver.ttl_floor)?;
-    let backend = (driver.connect)(&url).await?;
+    let backend = driver.connect(url).await?;
     asked.compare(backend.profile())?;
     Ok(Locks::start(backend, asked.wishes))
 }
@@ -101,9 +113,10 @@ struct Asked {
 }
 
 impl Asked {
-    /// Takes the client's keys off the URL; refuses keys that neither the client nor the driver
-    /// knows, and keys that stand there twice.
-    fn take_from(url: &mut Url, driver_keys: &[&str]) -> Result<Self, Error> {
+    /// Takes the client's keys off the URL, and sets its prefix where one is given; refuses keys
+    /// that neither the client nor the driver knows, and keys that stand there twice.
+    fn take_from(url: &mut Url, driver_keys: &[&str], prefix: Option<&str>) -> Result<Self, Error> {
+        const PREFIX: &str = "prefix";
         let mut asked = Self::default();
         let mut seen = Vec::new();
         let mut rest = Vec::new();
@@ -111,20 +124,20 @@ impl Asked {
             if seen.contains(&key) {
                 return Err(refuse(format!("the key `{key}` stands twice in the URL")));
             }
+            let not = |allowed: &dyn Display| refuse(format!("`{key}={value}` is not {allowed}"));
+            let duration = || text::read_duration(&value).map_err(|allowed| not(&allowed));
             match &*key {
-                "ttl" => asked.wishes.ttl = duration(&key, &value)?,
-                "wait" => asked.wishes.wait = duration(&key, &value)?,
+                "ttl" => asked.wishes.ttl = duration()?,
+                "wait" => asked.wishes.wait = duration()?,
                 "guarantee" => {
-                    asked.guarantee = Some(one_of(
-                        &key,
-                        &value,
-                        &[Guarantee::Efficiency, Guarantee::Correctness],
-                    )?);
+                    let guarantee = text::read_guarantee(&value);
+                    asked.guarantee = Some(guarantee.map_err(|allowed| not(&allowed))?);
                 }
                 "scope" => {
-                    asked.scope =
-                        Some(one_of(&key, &value, &[Scope::Process, Scope::Host, Scope::Network])?);
+                    let scope = text::read_scope(&value);
+                    asked.scope = Some(scope.map_err(|allowed| not(&allowed))?);
                 }
+                PREFIX if prefix.is_some() && driver_keys.contains(&PREFIX) => {}
                 known if driver_keys.contains(&known) => {
                     rest.push((key.to_string(), value.to_string()));
                 }
@@ -133,11 +146,31 @@ impl Asked {
             seen.push(key);
         }
         drop(seen);
+        if let Some(prefix) = prefix {
+            if !driver_keys.contains(&PREFIX) {
+                return Err(unknown_key(PREFIX, url.scheme(), driver_keys));
+            }
+            rest.push((PREFIX.to_owned(), prefix.to_owned()));
+        }
         url.set_query(None);
         if !rest.is_empty() {
             url.query_pairs_mut().extend_pairs(rest);
         }
         Ok(asked)
+    }
+
+    /// What the configuration says wins over the URL.
+    fn take_over(&mut self, config: Config) {
+        let Config { url: _, guarantee, scope, prefix: _, ttl, wait, min_hold, max_hold, label } =
+            config;
+        let wishes = &mut self.wishes;
+        wishes.ttl = ttl.unwrap_or(wishes.ttl);
+        wishes.wait = wait.unwrap_or(wishes.wait);
+        wishes.min_hold = min_hold.unwrap_or(wishes.min_hold);
+        wishes.max_hold = max_hold;
+        wishes.label = label;
+        self.guarantee = guarantee.or(self.guarantee);
+        self.scope = scope.or(self.scope);
     }
 
     /// Whether the backend gives what is asked for.
@@ -170,20 +203,6 @@ impl Asked {
             _ => Ok(()),
         }
     }
-}
-
-fn duration(key: &str, value: &str) -> Result<Duration, Error> {
-    humantime::parse_duration(value).map_err(|source| {
-        let message = format!("`{key}={value}` is not a duration such as 500ms, 30s or 2m");
-        refuse(message).with_source(source)
-    })
-}
-
-fn one_of<T: Copy + ToString>(key: &str, value: &str, known: &[T]) -> Result<T, Error> {
-    known.iter().copied().find(|known| known.to_string() == value).ok_or_else(|| {
-        let known: Vec<_> = known.iter().map(ToString::to_string).collect();
-        refuse(format!("`{key}={value}` is not one of {}", known.join(", ")))
-    })
 }
 
 fn unknown_key(key: &str, scheme: &str, driver_keys: &[&str]) -> Error {

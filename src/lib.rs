@@ -3,6 +3,7 @@
 mod acquire;
 mod cleanup;
 mod client;
+mod config;
 mod connect;
 mod failure;
 mod guard;
@@ -15,13 +16,16 @@ mod queue;
 mod registry;
 mod release;
 mod terms;
+mod text;
 mod trace;
 
+pub use config::Config;
 pub use connect::connect;
 pub use guard::Guard;
 pub use hosts::encode_hosts;
 pub use lock::Lock;
 pub use locks::Locks;
+pub use registry::{Driver, Registry};
 
 pub use leasehold_api::{
     Backend, Error, ErrorKind, Guarantee, Holder, LockName, Loss, Metadata, Names, Operation,

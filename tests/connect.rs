@@ -17,7 +17,7 @@ async fn bad_urls_say_what_is_allowed() {
     refused("", BadInput, &["not a URL", "memory:", "redis:"]).await;
     refused("shop", BadInput, &["not a URL"]).await;
     refused("zookeeper://h", BadInput, &["unknown scheme `zookeeper`", "memory:"]).await;
-    let known = ["`ttll`", "guarantee, scope, ttl, wait", "memory takes none"];
+    let known = ["`ttll`", "guarantee, scope, ttl, wait", "memory takes prefix"];
     refused("memory:?ttll=3s", BadInput, &known).await;
     refused("memory:?ttl=3", BadInput, &["`ttl=3`", "30s"]).await;
     refused("memory:?ttl=0s", BadInput, &["10ms to 30 days"]).await;

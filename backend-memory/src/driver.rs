@@ -15,6 +15,9 @@ use crate::store::{Handed, Store};
 /// The shortest TTL that is kept.
 pub const TTL_FLOOR: Duration = Duration::from_millis(10);
 
+/// The URL's query keys that this driver takes.
+pub const URL_KEYS: &[&str] = &["prefix"];
+
 /// A client of a store in this process. Clones share the store.
 #[derive(Debug, Clone)]
 pub struct Memory {
