@@ -7,7 +7,6 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use serde::Deserialize;
 
 /// Runs commands under a distributed lock, and shows who holds it.
 #[derive(Debug, Parser)]
@@ -226,8 +225,7 @@ pub(crate) struct Output {
     pub(crate) json: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Guarantee {
     /// Two holders may overlap once in a blue moon
     Efficiency,
@@ -235,12 +233,11 @@ pub(crate) enum Guarantee {
     Correctness,
 }
 
-impl Guarantee {
-    /// As URLs have it.
-    pub(crate) fn key(self) -> &'static str {
-        match self {
-            Self::Efficiency => "efficiency",
-            Self::Correctness => "correctness",
+impl From<Guarantee> for leasehold::Guarantee {
+    fn from(asked: Guarantee) -> Self {
+        match asked {
+            Guarantee::Efficiency => Self::Efficiency,
+            Guarantee::Correctness => Self::Correctness,
         }
     }
 }

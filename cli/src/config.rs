@@ -6,33 +6,28 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use leasehold::Config;
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IntoDeserializer as _, MapAccess, Visitor,
+};
 
-use crate::args::Guarantee;
 use crate::exit::Failure;
 use crate::target::holds_password;
 
+const KILL_AFTER: &str = "kill_after";
+
 /// What a file says; the command line wins over it.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Config {
-    pub(crate) url: Option<String>,
-    pub(crate) guarantee: Option<Guarantee>,
-    #[serde(default, deserialize_with = "duration")]
-    pub(crate) ttl: Option<Duration>,
-    #[serde(default, deserialize_with = "duration")]
-    pub(crate) wait: Option<Duration>,
-    #[serde(default, deserialize_with = "duration")]
-    pub(crate) min_hold: Option<Duration>,
-    #[serde(default, deserialize_with = "duration")]
-    pub(crate) max_hold: Option<Duration>,
-    #[serde(default, deserialize_with = "duration")]
+#[derive(Default)]
+pub(crate) struct Configured {
+    /// What every client of the library understands.
+    pub(crate) client: Config,
+    /// What the command has besides.
     pub(crate) kill_after: Option<Duration>,
-    pub(crate) label: Option<String>,
 }
 
-impl Config {
+impl Configured {
     /// Reads a file.
     ///
     /// # Errors
@@ -47,33 +42,106 @@ impl Config {
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(|error| failed(&error))?;
         // Its Display would quote the line, and a line may hold the password.
-        let config: Self = toml::from_str(&text).map_err(|error| {
+        let configured: Self = toml::from_str(&text).map_err(|error| {
             let line = error.span().map(|span| 1 + text[..span.start].matches('\n').count());
             let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
             failed(&format!("{line}{}", error.message()))
         })?;
-        if config.url.as_deref().is_some_and(holds_password) && mode & 0o077 != 0 {
+        if configured.client.url.as_deref().is_some_and(holds_password) && mode & 0o077 != 0 {
             return Err(failed(&format!(
                 "it holds a password and has the mode {:o}: others may read it; use chmod 600",
                 mode & 0o777
             )));
         }
-        Ok(config)
+        Ok(configured)
     }
 }
 
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let no = |what: &dyn std::fmt::Display| {
-        Err(D::Error::custom(format_args!(
-            "{what} is not a duration such as \"500ms\", \"30s\" or \"2m\""
-        )))
-    };
-    match toml::Value::deserialize(deserializer)? {
-        toml::Value::String(text) => match humantime::parse_duration(&text) {
-            Ok(duration) => Ok(Some(duration)),
-            Err(_) => no(&format_args!("`{text}`")),
-        },
-        toml::Value::Integer(number) => no(&format_args!("the number {number}")),
-        other => no(&format_args!("a value of the type {}", other.type_str())),
+impl<'de> Deserialize<'de> for Configured {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Both)
+    }
+}
+
+struct Both;
+
+impl<'de> Visitor<'de> for Both {
+    type Value = Configured;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a table")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, keys: A) -> Result<Configured, A::Error> {
+        let mut kill_after = None;
+        let others = Others { keys, kill_after: &mut kill_after };
+        let client = Config::deserialize(MapAccessDeserializer::new(others))?;
+        Ok(Configured { client, kill_after })
+    }
+}
+
+/// The keys of a file but the command's own, which is taken on the way: a flattened struct would
+/// not say which keys are unknown, nor where.
+struct Others<'a, A> {
+    keys: A,
+    kill_after: &'a mut Option<Duration>,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Others<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, A::Error> {
+        let mut seed = seed;
+        loop {
+            match self.keys.next_key_seed(Key(seed))? {
+                Some(Found::KillAfter(back)) => seed = back,
+                Some(Found::Other(key)) => return Ok(Some(key)),
+                None => return Ok(None),
+            }
+            *self.kill_after = Some(self.keys.next_value_seed(KillAfter)?);
+        }
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.keys.next_value_seed(seed)
+    }
+}
+
+/// Reads a key as whoever this is made of would, unless it is the command's.
+struct Key<K>(K);
+
+enum Found<K, V> {
+    KillAfter(K),
+    Other(V),
+}
+
+impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for Key<K> {
+    type Value = Found<K, K::Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        let key = String::deserialize(deserializer)?;
+        if key == KILL_AFTER {
+            return Ok(Found::KillAfter(self.0));
+        }
+        let read: Result<_, D::Error> = self.0.deserialize(key.into_deserializer());
+        read.map(Found::Other).map_err(|error| {
+            D::Error::custom(format_args!("{error}; the command takes `{KILL_AFTER}` besides"))
+        })
+    }
+}
+
+struct KillAfter;
+
+impl<'de> DeserializeSeed<'de> for KillAfter {
+    type Value = Duration;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Duration, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        humantime::parse_duration(&text).map_err(|_| {
+            D::Error::custom(format_args!("`{text}` is not a duration such as 500ms, 30s or 2m"))
+        })
     }
 }

@@ -50,7 +50,7 @@ impl Plan {
     const SHORTEST: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(asked: &Run, settings: &Settings) -> Result<Self, Failure> {
-        let file = &settings.config;
+        let file = &settings.configured.client;
         let name =
             LockName::new(&asked.name).map_err(|error| Failure::from(error).with_status(USAGE))?;
         let ttl = first(asked.ttl, file.ttl, settings.of_url("ttl"));
@@ -82,7 +82,7 @@ impl Plan {
         let (min_hold, max_hold) = (min_hold.map(|(min, _)| min), max_hold.map(|(max, _)| max));
         // The time in which the command may end by itself is part of what it has.
         let held = max_hold.unwrap_or(ttl).min(ttl);
-        let kill_after = first(asked.kill_after, file.kill_after, None);
+        let kill_after = first(asked.kill_after, settings.configured.kill_after, None);
         let (kill_after, place) =
             kill_after.unwrap_or(((held / 4).min(Duration::from_secs(10)), Place::Url));
         if kill_after > held / 2 {

@@ -68,8 +68,13 @@ async fn under(
 ) -> Result<u8, Failure> {
     let mut renewals = Renewals::new(&guard, plan);
     let limits = plan.limits(&guard);
-    let started =
-        Command::start(&asked.command, &guard, guard.token()?, limits, settings.url_to_hand_on());
+    let started = Command::start(
+        &asked.command,
+        &guard,
+        guard.token()?,
+        limits,
+        settings.url_to_hand_on().as_deref(),
+    );
     let (outcome, loss, interrupted) = match started {
         Ok(mut command) => {
             let (outcome, loss) =

@@ -3,11 +3,11 @@
 use std::fmt::Display;
 use std::path::PathBuf;
 
-use leasehold::{Locks, Operation, encode_hosts};
+use leasehold::{Config, Guarantee, Locks, Operation, encode_hosts};
 use url::Url;
 
-use crate::args::{Guarantee, Target};
-use crate::config::Config;
+use crate::args::{self, Target};
+use crate::config::Configured;
 use crate::exit::Failure;
 
 /// The environment variable that names the backend.
@@ -15,7 +15,8 @@ pub(crate) const VARIABLE: &str = "LEASEHOLD_URL";
 
 /// Where the locks are, and what a configuration file says besides.
 pub(crate) struct Settings {
-    pub(crate) config: Config,
+    pub(crate) configured: Configured,
+    guarantee: Option<Guarantee>,
     file: Option<PathBuf>,
     url: Url,
     /// The URL as it was given.
@@ -38,10 +39,13 @@ impl Settings {
     /// # Errors
     ///
     /// None of them has it; `--url` holds a password; a file can't be read; no URL.
-    pub(crate) fn find(target: &Target, guarantee: Option<Guarantee>) -> Result<Self, Failure> {
+    pub(crate) fn find(
+        target: &Target,
+        guarantee: Option<args::Guarantee>,
+    ) -> Result<Self, Failure> {
         let file = target.config.clone();
-        let config = file.as_deref().map(Config::read).transpose()?.unwrap_or_default();
-        let (text, by) = match (&target.url, &config.url, &file) {
+        let configured = file.as_deref().map(Configured::read).transpose()?.unwrap_or_default();
+        let (text, by) = match (&target.url, &configured.client.url, &file) {
             (Some(url), ..) if holds_password(url) => {
                 return Err(Failure::usage(format!(
                     "--url holds a password, which every process list shows: put the URL into \
@@ -62,10 +66,8 @@ impl Settings {
                 None => return Err(nowhere()),
             },
         };
-        let mut url = parse(&text).map_err(|failure| failure.within(&by))?;
-        if let Some(guarantee) = guarantee.or(config.guarantee) {
-            set(&mut url, "guarantee", guarantee.key());
-        }
+        let url = parse(&text).map_err(|failure| failure.within(&by))?;
+        let guarantee = guarantee.map(Into::into).or(configured.client.guarantee);
         if url.scheme() == "memory" {
             return Err(Failure::config(
                 "memory: excludes within one process only, and each `leasehold` is one of its own: \
@@ -73,13 +75,19 @@ impl Settings {
             )
             .within(&by));
         }
-        Ok(Self { config, file, url, text, by })
+        Ok(Self { configured, guarantee, file, url, text, by })
     }
 
-    /// The URL for the command, so that a `leasehold` in it asks the same server; none if it holds
-    /// a password.
-    pub(crate) fn url_to_hand_on(&self) -> Option<&str> {
-        (!holds_password(&self.text)).then_some(&self.text)
+    /// The URL for the command, so that a `leasehold` in it asks for the same locks; none if it
+    /// holds a password.
+    pub(crate) fn url_to_hand_on(&self) -> Option<String> {
+        if holds_password(&self.text) {
+            return None;
+        }
+        let Some(prefix) = &self.configured.client.prefix else { return Some(self.text.clone()) };
+        let mut url = self.url.clone();
+        set(&mut url, "prefix", prefix);
+        Some(url.into())
     }
 
     /// A value that is outside its limits: of a flag it is wrong usage; of the file or the URL, a
@@ -110,7 +118,11 @@ impl Settings {
     ///
     /// Those of [`leasehold::connect`].
     pub(crate) async fn connect(&self) -> Result<Locks, leasehold::Error> {
-        leasehold::connect(self.url.as_str()).await
+        let mut config = Config::new(&self.text);
+        config.guarantee = self.guarantee;
+        config.scope = self.configured.client.scope;
+        config.prefix.clone_from(&self.configured.client.prefix);
+        leasehold::connect(config).await
     }
 
     /// What to tell of an error of [`connect`](Self::connect): also which URL is wrong.
@@ -202,8 +214,8 @@ mod tests {
 
     #[test]
     fn a_key_that_is_set_stands_there_once() {
-        let mut url = Url::parse("redis://h/?guarantee=efficiency&ttl=5s").unwrap();
-        set(&mut url, "guarantee", "correctness");
-        assert_eq!(url.query(), Some("ttl=5s&guarantee=correctness"));
+        let mut url = Url::parse("redis://h/?prefix=a&ttl=5s").unwrap();
+        set(&mut url, "prefix", "b");
+        assert_eq!(url.query(), Some("ttl=5s&prefix=b"));
     }
 }

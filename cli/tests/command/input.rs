@@ -93,7 +93,7 @@ pub(crate) async fn bad_configuration_is_78_and_says_what_is_allowed() -> Verdic
         ("url = \"redis://h\"\nttll = \"3s\"", "kill_after"),
         ("url = \"redis://h\"\nttl = \"soon\"", "30s"),
         ("url = \"redis://h\"\nttl = 30", "line 2"),
-        ("url = \"redis://h\"\nttl = 30", "such as \"500ms\", \"30s\""),
+        ("url = \"redis://h\"\nttl = 30", "a duration such as 500ms, 30s"),
         ("url = \"redis://h\"\nmax_hold = \"0s\"", "max_hold = \"0s\": allowed are 1 s to 30"),
         ("url = \"redis://h\"\nttl = \"10ms\"", "1 s to 30 days"),
         ("ttl = \"30s\"", "url"),
@@ -202,6 +202,15 @@ pub(crate) async fn each_key_of_a_file_takes_effect() -> Verdict {
     let second = told(run(server.url(), &["--no-wait", "short", "--", "true"])).await;
     ensure!(second.code == Some(75), "{second:?}");
     ensure!(status(server.url(), "short").await["held"] == false, "somebody holds it");
+
+    // The command gets a URL of the same locks.
+    let prefix = file(server.url(), "prefix = \"apart\"")?;
+    let show = format!("{} status --json apart", env!("CARGO_BIN_EXE_leasehold"));
+    let seen = told(by_file(&prefix, &["apart", "--", "sh", "-c", &show])).await.json();
+    ensure!(seen["held"] == true, "{seen}");
+    let show = format!("{show} --url '{}'", server.url());
+    let seen = told(by_file(&prefix, &["apart", "--", "sh", "-c", &show])).await.json();
+    ensure!(seen["held"] == false, "another prefix is another lock: {seen}");
 
     let guarantee = file(server.url(), "guarantee = \"correctness\"")?;
     let refused = told(by_file(&guarantee, &["sure", "--", "true"])).await;
