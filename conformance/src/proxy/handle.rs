@@ -5,7 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use url::Url;
 
@@ -15,6 +15,9 @@ use super::protocol::Framing;
 use super::rule::{Action, Match, Rule};
 use super::state::{Counts, Cut, Fired, Go, Shared, Standing};
 use crate::ports::Port;
+
+/// How many connections may wait to be accepted.
+const BACKLOG: u32 = 1024;
 
 /// A proxy on loopback; clones are handles to the same one.
 ///
@@ -30,7 +33,19 @@ struct Inner {
     target: Arc<Mutex<SocketAddr>>,
     address: SocketAddr,
     _port: Port,
-    listener: Mutex<Option<JoinHandle<()>>>,
+    door: Mutex<Door>,
+}
+
+/// Where connections come in.
+///
+/// The port is bound to all the time: a child of this process that has not begun its own program
+/// yet has a copy of the socket that listened, and would keep another from being bound there.
+#[derive(Default)]
+enum Door {
+    #[default]
+    None,
+    Closed(TcpSocket),
+    Open(Arc<TcpListener>, JoinHandle<()>),
 }
 
 impl Proxy {
@@ -63,7 +78,7 @@ impl Proxy {
             target: Arc::new(Mutex::new(target)),
             address: (Ipv4Addr::LOCALHOST, port.number()).into(),
             _port: port,
-            listener: Mutex::default(),
+            door: Mutex::default(),
         })))
     }
 
@@ -164,12 +179,18 @@ impl Proxy {
     ///
     /// They are refused a moment later all the same.
     pub async fn refuse(&self) {
-        let listener = self.0.listener().take();
-        if let Some(listener) = listener {
-            listener.abort();
-            // The port is closed when the task is gone; that it was aborted is no news.
-            let _ = listener.await;
-        }
+        let opened = {
+            let mut door = self.0.door();
+            let Door::Open(listener, accepts) = std::mem::take(&mut *door) else { return };
+            // The next one is bound before this one goes. Without it, the port is bound anew.
+            *door = bound(self.0.address).map(Door::Closed).unwrap_or_default();
+            // Its copies listen no more, either; a system that can't do so closes it soon enough.
+            let _ = rustix::net::shutdown(&listener, rustix::net::Shutdown::Both);
+            accepts.abort();
+            accepts
+        };
+        // The port is closed when the task is gone; that it was aborted is no news.
+        let _ = opened.await;
     }
 
     /// Accepts new connections (again).
@@ -182,14 +203,20 @@ impl Proxy {
     ///
     /// Nothing changed.
     pub async fn accept(&self) -> io::Result<()> {
-        if self.0.listener().is_some() {
-            return Ok(());
-        }
-        let listener = TcpListener::bind(self.0.address).await?;
-        let carrier = self.carrier();
-        let task = tokio::spawn(async move {
+        let mut door = self.0.door();
+        let socket = match std::mem::take(&mut *door) {
+            Door::None => bound(self.0.address)?,
+            Door::Closed(socket) => socket,
+            open @ Door::Open(..) => {
+                *door = open;
+                return Ok(());
+            }
+        };
+        let listener = Arc::new(socket.listen(BACKLOG)?);
+        let (accepting, carrier) = (listener.clone(), self.carrier());
+        let accepts = tokio::spawn(async move {
             loop {
-                let Ok((client, _)) = listener.accept().await else {
+                let Ok((client, _)) = accepting.accept().await else {
                     // Of one connection that was gone before it was accepted; or there are too many
                     // open files, and others must be let close theirs.
                     tokio::task::yield_now().await;
@@ -198,7 +225,7 @@ impl Proxy {
                 tokio::spawn(carrier.clone().carry(client));
             }
         });
-        *self.0.listener() = Some(task);
+        *door = Door::Open(listener, accepts);
         Ok(())
     }
 
@@ -282,8 +309,8 @@ impl Carrier {
 }
 
 impl Inner {
-    fn listener(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
-        lock(&self.listener)
+    fn door(&self) -> MutexGuard<'_, Door> {
+        lock(&self.door)
     }
 
     fn close(&self, how: Cut) {
@@ -297,13 +324,22 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(listener) = self.listener().take() {
-            listener.abort();
+        if let Door::Open(_, accepts) = &*self.door() {
+            accepts.abort();
         }
         // A connection that is being made now must see it too.
         self.shared.change(|state| state.closed = true);
         self.close(Cut::Both);
     }
+}
+
+/// A socket that has this address, and refuses what comes until it listens.
+fn bound(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(true)?;
+    socket.bind(address)?;
+    Ok(socket)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

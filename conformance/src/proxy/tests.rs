@@ -348,6 +348,22 @@ async fn new_connections_go_where_the_proxy_is_aimed() {
     assert!(s.server_heard_nothing(), "an open one stays");
 }
 
+/// A child that has not begun its own program yet has a copy of each socket.
+#[tokio::test]
+async fn a_port_stays_ours_while_programs_are_started() {
+    let s = setting().await;
+    let starts = std::thread::spawn(|| {
+        for _ in 0..500 {
+            std::process::Command::new("true").status().unwrap();
+        }
+    });
+    while !starts.is_finished() {
+        s.proxy.refuse().await;
+        s.proxy.accept().await.unwrap();
+    }
+    starts.join().unwrap();
+}
+
 #[tokio::test]
 async fn new_connections_are_refused_and_accepted_again_on_the_same_port() {
     let mut s = setting().await;
