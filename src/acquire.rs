@@ -60,16 +60,18 @@ pub(crate) async fn acquire(
     let end = began.saturating_add(wait.unwrap_or(Duration::MAX));
     let asks_once = wait.is_some_and(|wait| wait.is_zero());
     let mut waiter = Arc::new(waiter);
-    let mut pause = Pause::new(&waiter.claim);
+    let mut pause = Pause::new(&waiter.claim, Client::limit(waiter.claim.ttl));
+    let mut warned = false;
     loop {
-        let entered_at = client.clock.now();
         match stand_in_line(client, &waiter, began, end, asks_once).await {
             // What that owner left is freed, whenever it lands: it can't be asked for again.
-            Err(error) if error.kind() == ErrorKind::TooLate => {
-                let again = pause.next(entered_at);
-                if again.max(client.clock.now()) >= end {
+            Err(error) if matches!(error.kind(), ErrorKind::TooLate | ErrorKind::Indeterminate) => {
+                let again = pause.next(client.clock.now());
+                if again >= end {
                     return Err(error);
                 }
+                let first = !std::mem::replace(&mut warned, true);
+                trace::asks_as_another(client, &waiter.claim, &error, first);
                 sleep_until(client, again).await?;
                 waiter = Arc::new(waiter.with_another_owner());
             }
@@ -224,9 +226,13 @@ impl Claimant<'_, '_> {
         let ttl = self.waiter.claim.ttl.get();
         let longest = Client::limit(self.waiter.claim.ttl);
         let mut claim = self.waiter.claim.clone().with_queue(queued);
-        let mut pause = Pause::new(&claim);
+        let mut pause = Pause::new(&claim, LONGEST_PAUSE);
         // Since when an earlier attempt may still land.
         let mut unanswered_since = self.traces.left.then(|| client.clock.now());
+        // Each attempt may be granted and keep others out, and on a slow link no answer ever comes
+        // in time: so the owner is given up after two of full length.
+        let longest_silence = longest * 2;
+        let mut silent_since = None;
         let mut free_in = None;
         let mut stands_in_list = queued;
         loop {
@@ -242,7 +248,12 @@ impl Claimant<'_, '_> {
                 let over = client.clock.now() >= end;
                 if answer.as_ref().is_err_and(may_have_landed) {
                     unanswered_since.get_or_insert(asked_at);
+                    silent_since.get_or_insert(asked_at);
+                } else {
+                    silent_since = None;
                 }
+                let is_silent = silent_since
+                    .is_some_and(|since| client.clock.now().since(since) >= longest_silence);
                 self.traces.left = unanswered_since.is_some() || claim.queue;
                 match answer {
                     Ok(Acquired::Granted(grant)) => {
@@ -258,7 +269,7 @@ impl Claimant<'_, '_> {
                         }
                         last = Last::Held(holder);
                         free_in = time;
-                        pause = Pause::new(&claim);
+                        pause = Pause::new(&claim, LONGEST_PAUSE);
                         if !claim.queue && !over {
                             claim.queue = true;
                             continue;
@@ -273,7 +284,7 @@ impl Claimant<'_, '_> {
                     {
                         break;
                     }
-                    Err(error) if may_mend(&error) && !over => {
+                    Err(error) if may_mend(&error) && !over && !is_silent => {
                         self.told.asks_again(&error);
                         last = Last::Failed(error);
                         // No pause, if it took its time to fail.
@@ -424,18 +435,19 @@ fn fraction(random: u128, most: Duration) -> Duration {
 /// Back-off between attempts that failed: doubling, with jitter of a half.
 struct Pause {
     base: Duration,
+    longest: Duration,
     random: u128,
 }
 
 impl Pause {
-    fn new(claim: &Claim) -> Self {
-        Self { base: SHORTEST_PAUSE, random: claim.owner.bits() }
+    fn new(claim: &Claim, longest: Duration) -> Self {
+        Self { base: SHORTEST_PAUSE.min(longest), longest, random: claim.owner.bits() }
     }
 
     /// When to ask again, after an attempt that began at `asked_at`.
     fn next(&mut self, asked_at: Instant) -> Instant {
         let pause = self.base / 2 + fraction(self.random, self.base / 2);
-        self.base = (self.base * 2).min(LONGEST_PAUSE);
+        self.base = (self.base * 2).min(self.longest);
         self.random = self.random.rotate_right(16);
         asked_at.saturating_add(pause)
     }

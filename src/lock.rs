@@ -32,7 +32,8 @@ impl Lock {
 
     /// How long a lease lasts without renewal, by the store's clock; rounded up to a
     /// millisecond. Default 30 s, from the driver's floor to 30 days. A crashed holder blocks
-    /// others for so long.
+    /// others for so long. At least three times the slowest round trip to the store: an answer to
+    /// a claim that takes longer than a third of it is not waited for.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.wishes.ttl = ttl;
         self

@@ -140,6 +140,17 @@ impl Drop for Acquisition<'_> {
     }
 }
 
+/// A claim is given up, and asked anew; `first` is the first of a call.
+pub(crate) fn asks_as_another(client: &Client, claim: &Claim, error: &Error, first: bool) {
+    const SAYS: &str = "answers come too late for this TTL; asking anew after a pause";
+    let error = error as &DynError;
+    if first {
+        tell!(warn, client, claim, error, "{SAYS}");
+    } else {
+        tell!(debug, client, claim, error, "{SAYS}");
+    }
+}
+
 pub(crate) fn acquire_is_sent(client: &Client, claim: &Claim) {
     tell!(trace, client, claim, queue = claim.queue, "acquire is sent");
 }

@@ -109,6 +109,9 @@ async fn acquired_after_failures_and_released() {
         [Step::Late(Delay::Frozen(2 * SECOND, Time::Paused), Landing::Before)],
     );
     assert_eq!(lock.try_acquire().await.unwrap_err().kind(), ErrorKind::TooLate);
+    sleep(2 * SECOND).await;
+    scripted.next(Verb::Acquire, [const { Step::Never(Effect::Done) }; 4]);
+    lock.acquire().await.unwrap().release().await.unwrap();
 }
 
 async fn waited_in_vain_and_dropped() {

@@ -35,7 +35,7 @@ pub(crate) async fn run(asked: &Run) -> Result<u8, Failure> {
     };
     plan.check(&locks, &settings)?;
     let acquired = tokio::select! {
-        guard = async { waiting::acquire(&locks, &plan.lock(&locks)?, plan.patience).await } => {
+        guard = async { waiting::acquire(&locks, &plan.lock(&locks)?, &plan).await } => {
             guard.map(Ok)
         }
         number = signals.next() => Ok(Err(number)),

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::exit::{Failure, NOT_ACQUIRED, UNAVAILABLE};
 use crate::inspect::describe;
 use crate::output::say;
+use crate::plan::Plan;
 use crate::target::Settings;
 
 /// An unreachable store is asked for so long, however long the wait.
@@ -67,11 +68,8 @@ pub(crate) async fn connect(settings: &Settings, patience: Patience) -> Result<L
 }
 
 /// Acquires the lock; on a terminal it says who holds it meanwhile.
-pub(crate) async fn acquire(
-    locks: &Locks,
-    lock: &Lock,
-    patience: Patience,
-) -> Result<Guard, Failure> {
+pub(crate) async fn acquire(locks: &Locks, lock: &Lock, plan: &Plan) -> Result<Guard, Failure> {
+    let patience = plan.patience;
     let acquired = async {
         let (waited, acquired) = match patience {
             Patience::None => return try_once(locks, lock).await,
@@ -92,7 +90,7 @@ pub(crate) async fn acquire(
     tokio::select! {
         biased;
         acquired = acquired => acquired,
-        failure = watch(locks, lock.name(), patience) => Err(failure),
+        failure = watch(locks, plan) => Err(failure),
     }
 }
 
@@ -127,18 +125,21 @@ const CLOSED: &str = "closed by a min-hold, or held";
 
 /// Looks at the lock while it is waited for, and says what it sees. Ends with a failure if the
 /// store can't be reached for too long.
-async fn watch(locks: &Locks, name: &LockName, patience: Patience) -> Failure {
+async fn watch(locks: &Locks, plan: &Plan) -> Failure {
     const FIRST: Duration = Duration::from_millis(200);
     const EVERY: Duration = Duration::from_secs(2);
+    let Plan { name, ttl, patience, .. } = plan;
     let limit = patience.with_an_unreachable_store();
     let mut well = Instant::now();
     let mut told = Told::default();
     tokio::time::sleep(FIRST).await;
     loop {
+        let asked = Instant::now();
         let looked = tokio::time::timeout(UNREACHABLE, locks.backend().inspect(name)).await;
         let failure = match looked {
             Ok(Ok(holder)) => {
                 well = Instant::now();
+                told.is_answered_after(well - asked, *ttl);
                 told.sees(name, holder);
                 None
             }
@@ -168,6 +169,7 @@ struct Told {
     /// How often in a row nobody was seen to hold it.
     nobody: u32,
     fails: bool,
+    slow: bool,
     itself: bool,
 }
 
@@ -194,6 +196,19 @@ impl Told {
             }
         } else if new && tell() {
             say(&format!("waiting for `{name}`, {}", held_by(&holder)));
+        }
+    }
+
+    /// A claim whose answer takes longer than a third of the TTL is given up, each time.
+    fn is_answered_after(&mut self, took: Duration, ttl: Duration) {
+        let most = ttl / 3;
+        if took > most && !std::mem::replace(&mut self.slow, true) {
+            say(&format!(
+                "the lock server took {} to answer; a lock with a TTL of {} needs answers within {}",
+                rounded(took),
+                humantime::format_duration(ttl),
+                rounded(most)
+            ));
         }
     }
 

@@ -44,6 +44,7 @@ leasehold_conformance::tests! {
     waiting::c147_a_wait_ended_by_a_signal_leaves_nothing_behind,
     waiting::f21_c150_an_unreachable_server_is_69_by_the_end_of_the_wait,
     waiting::an_unreachable_server_is_69_for_every_verb,
+    waiting::a_link_too_slow_for_the_ttl_is_told,
     waiting::f24_a_server_that_comes_up_during_the_wait_is_used,
     waiting::a_server_that_stops_answering_while_it_is_waited_is_69,
     ending::f1_c10_c135_a_killed_leasehold_leaves_no_command_and_a_free_lock,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use leasehold_conformance::proxy::{Framing, Proxy};
+use leasehold_conformance::proxy::{Action, Direction, Framing, Proxy};
 use leasehold_conformance::servers::Redis;
 use leasehold_conformance::truth::{Entry, RedisTruth, Value};
 use leasehold_conformance::{Verdict, ensure};
@@ -143,6 +143,25 @@ pub(crate) async fn an_unreachable_server_is_69_for_every_verb() -> Verdict {
         ensure!(told.err.starts_with("leasehold: ") && told.out.is_empty(), "{words:?}: {told:?}");
     }
     ensure!(start.elapsed() < LONG, "it took {:?}", start.elapsed());
+    Ok(())
+}
+
+/// It never hears of a grant in time, so a longer TTL is what helps.
+pub(crate) async fn a_link_too_slow_for_the_ttl_is_told() -> Verdict {
+    let server = shared().await?;
+    let proxy = Proxy::start(server.addr(), Framing::Resp).await?;
+    let slow = proxy.url(server.url());
+    for direction in [Direction::ToServer, Direction::ToClient] {
+        proxy.set(direction, Action::Delay(Duration::from_millis(400)));
+    }
+    let start = Instant::now();
+    let short = told(run(&slow, &["--ttl", "2s", "--wait", "6s", "far", "--", "true"])).await;
+    ensure!(short.code == Some(69), "{short:?}");
+    ensure!(start.elapsed() < Duration::from_secs(6) + LONG / 4, "{short:?}");
+    let says = "to answer; a lock with a TTL of 2s needs answers within 670ms\n";
+    ensure!(short.err.matches(says).count() == 1, "{short:?}");
+    let long = told(run(&slow, &["--ttl", "20s", "--wait", "20s", "far", "--", "true"])).await;
+    ensure!(long.code == Some(0) && long.err.is_empty(), "{long:?}");
     Ok(())
 }
 

@@ -9,9 +9,9 @@ use super::super::steps::{held, is_free, kept, needs_waking, now, pass, release,
 use super::steps::{error, falls_free, guard, settle};
 use crate::bench::Bench;
 use crate::ensure;
-use crate::scripted::{Effect, Step, Verb};
+use crate::scripted::{Call, Delay, Effect, Landing, Step, Verb};
 use crate::table::checks;
-use crate::verdict::Verdict;
+use crate::verdict::{Failure, Verdict};
 
 checks! { Waiting:
     wait_ends_in_time [policy], "D4.8", "a wait for a held name ends at its end, with the last holder";
@@ -23,6 +23,7 @@ checks! { Waiting:
     c123_waiter_waits_many_ttls [policy], "6.2", "a waiter of a short TTL waits for a long lease, and is woken";
     waiting_does_not_poll_busily [policy], "D4.7", "in 3 TTLs of waiting a waiter asks a few times";
     c103_wait_bounds_only_the_wait [policy], "D3.2", "a short wait with a long TTL, and the reverse, keep apart";
+    waiter_on_a_slow_link_keeps_nobody_out [policy], "D4.5, D4.7", "a waiter whose answers come after half its TTL is granted again and again and does not know: others have their turn all the same";
     turn_at_the_end_of_a_wait_does_not_prolong_it [policy], "D4.8", "a wait behind a local guard that is let go as the wait ends is over, though the store is silent";
 }
 
@@ -182,6 +183,38 @@ async fn c103_wait_bounds_only_the_wait(bench: &Bench) -> Verdict {
     held(&*client, &bench.claim(&name)).await?;
     drop(guard);
     falls_free(bench, &*client, &name, now(&*client)).await
+}
+
+async fn waiter_on_a_slow_link_keeps_nobody_out(bench: &Bench) -> Verdict {
+    let (scripted, slow) = bench.scripted().await?;
+    let locks = bench.locks().await?;
+    let client = bench.client().await?;
+    let name = bench.name();
+    let ttl = bench.ttls(3).get();
+    scripted.always(Verb::Acquire, Step::Late(Delay::For(ttl / 2), Landing::Before));
+    let slow = bench.lock(&slow, &name, 3)?;
+    let waiter = tokio::spawn(async move { slow.acquire_unbounded().await });
+    let lock = bench.lock(&locks, &name, 3)?;
+    for turn in 1..=6 {
+        // Now it is granted, or waits behind the last turn.
+        scripted.made(Verb::Acquire, 2 * turn - 1).await;
+        // Not only when what was granted ends: a claim may land again at that instant.
+        let wait = ttl * 2 / 3 + bench.late();
+        let guard = lock.acquire_within(wait).await.map_err(|error| {
+            Failure::failed(format!("turn {turn} of a healthy waiter: {error}"))
+        })?;
+        guard.release().await?;
+    }
+    waiter.abort();
+    let calls = scripted.calls();
+    let asked = |owner| calls.iter().filter(|call| is_acquire(call) && call.owner == owner).count();
+    let most = calls.iter().map(|call| asked(call.owner)).max();
+    ensure!(most <= Some(2), "an owner without answers was asked for {most:?} times");
+    falls_free(bench, &*client, &name, now(&*client).saturating_add(ttl)).await
+}
+
+fn is_acquire(call: &Call) -> bool {
+    call.verb == Verb::Acquire
 }
 
 async fn turn_at_the_end_of_a_wait_does_not_prolong_it(bench: &Bench) -> Verdict {
