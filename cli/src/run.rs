@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorKind, Guard, Locks, Loss};
+use leasehold::{Error, ErrorKind, Guard, Locks, Loss, Operation};
 use leasehold_api::{BootClock, Clock};
+use rustix::process::Signal;
 use tokio::time::Instant;
 
 use crate::args::Run;
@@ -83,13 +84,14 @@ async fn under(
         }
         Err(failure) => (Outcome::NotStarted(failure), None, None),
     };
-    let released = match guard.release().await {
-        // The client goes on with what was not answered, and tells whether it was.
-        Err(error) if error.kind() != ErrorKind::Lost && close(locks).await => {
-            tracing::info!(lock = %plan.name, %error, "released, at the second try");
-            Ok(())
-        }
-        released => released,
+    let released = tokio::select! {
+        biased;
+        released = release(locks, guard) => released,
+        number = hurried(signals) => Err(Error::new(
+            ErrorKind::Indeterminate,
+            Operation::Release,
+            format!("not waited for, because of signal {number}"),
+        )),
     };
     let status = conclude(&plan.name, &renewals, outcome, loss, released);
     if let (Some(signal), Ok(_)) = (interrupted, &status) {
@@ -98,6 +100,30 @@ async fn under(
         signals.end_us_and_our_group_by(signal);
     }
     status
+}
+
+async fn release(locks: &Locks, guard: Guard) -> Result<(), Error> {
+    let name = guard.name().clone();
+    match guard.release().await {
+        // The client goes on with what was not answered, and tells whether it was.
+        Err(error) if error.kind() != ErrorKind::Lost && close(locks).await => {
+            tracing::info!(lock = %name, %error, "released, at the second try");
+            Ok(())
+        }
+        released => released,
+    }
+}
+
+/// Ends a moment after a signal that asks to end: a store that answers has its release by then.
+async fn hurried(signals: &mut Passed) -> i32 {
+    const MOMENT: Duration = Duration::from_secs(1);
+    loop {
+        let number = signals.next().await;
+        if ![Signal::USR1, Signal::USR2].map(Signal::as_raw).contains(&number) {
+            tokio::time::sleep(MOMENT).await;
+            return number;
+        }
+    }
 }
 
 /// Keeps the command within the guard's time until it has ended. Answers also the loss, if the

@@ -1,7 +1,7 @@
 //! The command is gone when the lock may be, whatever happens to whom.
 
-use std::process::Child;
-use std::time::Duration;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use leasehold_conformance::proxy::{Framing, Proxy};
 use leasehold_conformance::servers::Redis;
@@ -10,8 +10,8 @@ use leasehold_conformance::{Verdict, ensure};
 use rustix::process::Signal;
 
 use crate::common::{
-    Heart, Told, first_line, leasehold, now, run, send, shared, status, supervisor_of, told,
-    told_by, until, within,
+    Heart, Told, first_line, leasehold, now, read_to, run, send, shared, status, supervisor_of,
+    told, told_by, until, within,
 };
 
 /// A command under a lock with a TTL of 2 s.
@@ -108,6 +108,26 @@ pub(crate) async fn f22_c52_cut_connections_do_not_end_the_command() -> Verdict 
     };
     ensure!(told.code == Some(0) && told.err.is_empty(), "{told:?}");
     ensure!(proxy.counts().accepted > 3, "nothing was cut: {:?}", proxy.counts());
+    Ok(())
+}
+
+/// Its end would be awaited for some 14 s.
+pub(crate) async fn a_signal_ends_the_wait_for_a_release() -> Verdict {
+    let server = shared().await?;
+    let proxy = Proxy::start(server.addr(), Framing::Resp).await?;
+    let mut command = run(&proxy.url(server.url()), &["unreleased", "--", "sh", "-c"]);
+    command.arg("echo up; read line; exit 3").stdin(Stdio::piped());
+    let mut child = command.env("LEASEHOLD_LOG", "trace").spawn()?;
+    ensure!(first_line(child.stdout.as_mut().unwrap()) == "up", "it did not come up");
+    proxy.blackhole();
+    drop(child.stdin.take());
+    read_to(child.stderr.as_mut().unwrap(), "release is sent");
+    let start = Instant::now();
+    send(&child, Signal::TERM);
+    let told = told_by(child).await;
+    let took = start.elapsed();
+    ensure!(told.code == Some(3) && told.err.contains("because of signal 15; "), "{told:?}");
+    ensure!(took < Duration::from_secs(7), "it took {took:?}");
     Ok(())
 }
 

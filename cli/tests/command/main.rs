@@ -51,6 +51,7 @@ leasehold_conformance::tests! {
     ending::the_command_of_a_killed_leasehold_is_killed_at_once,
     ending::f2_c9_a_stopped_leasehold_ends_its_command_and_is_76_when_continued,
     ending::f20_c6_c127_a_frozen_server_ends_the_command_in_time,
+    ending::a_signal_ends_the_wait_for_a_release,
     ending::f22_c52_cut_connections_do_not_end_the_command,
     ending::f25_a_server_that_restarts_with_its_data_does_not_end_the_command,
     ending::f26_c142_a_server_that_lost_its_data_ends_the_command,
