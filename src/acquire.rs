@@ -19,8 +19,8 @@ const LONGEST_TRY: Duration = Duration::from_secs(5);
 /// A parked waiter looks at the clock and at its holder at least this often.
 const RECHECK: Duration = Duration::from_secs(1);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-const NOT_REENTRANT: &str = "; a lock is not re-entrant";
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const NOT_REENTRANT: &str = "; a lock is not re-entrant";
 
 /// Asks once, without queueing: `None` if somebody else has it, or stands before us.
 pub(crate) async fn try_once(
