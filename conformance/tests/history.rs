@@ -8,12 +8,12 @@ use leasehold_conformance::history::{Event, Finding, History, What};
 
 /// `(at, client, what)` of one name; each client has one owner a letter.
 fn history(events: &[(u64, &str, What)]) -> History {
-    let event = |&(at, owner, what): &(u64, &str, What)| Event {
-        at,
+    let event = |(at, owner, what): &(u64, &str, What)| Event {
+        at: *at,
         client: usize::from(owner.as_bytes()[0]),
         name: "n".into(),
-        owner: owner.into(),
-        what,
+        owner: (*owner).into(),
+        what: what.clone(),
     };
     History::new(events.iter().map(event).collect())
 }
@@ -176,6 +176,87 @@ fn an_owner_with_two_tokens_is_found() {
     assert!(matches!(only(&bad), Finding::Changed { token: 6, .. }));
 }
 
+fn write(token: u64) -> What {
+    What::Write { token }
+}
+
+#[test]
+fn writes_in_the_order_of_their_tokens_are_good() {
+    let good = history(&[
+        (1, "a", write(5)),
+        (2, "a", What::Written),
+        (3, "b", write(6)),
+        // Sent before the next one was answered: it may have come first.
+        (4, "a", write(5)),
+        (5, "b", What::Written),
+        (6, "a", What::Written),
+        (7, "a", write(5)),
+        (8, "a", What::Refused),
+        (9, "b", write(6)),
+        (10, "b", What::Written),
+    ]);
+    assert_eq!(good.check(), []);
+}
+
+#[test]
+fn a_stale_write_is_found() {
+    let bad = history(&[
+        (1, "b", write(6)),
+        (2, "b", What::Written),
+        (3, "a", write(5)),
+        (4, "a", What::Written),
+    ]);
+    let Finding::Stale { newer, write } = only(&bad) else { panic!("no stale write") };
+    assert_eq!((newer.token, write.token), (6, 5));
+}
+
+#[test]
+fn a_stale_write_far_behind_the_newer_one_is_found() {
+    let bad = history(&[
+        (1, "c", write(7)),
+        (2, "c", What::Written),
+        (3, "b", write(6)),
+        (4, "b", What::Refused),
+        (5, "a", write(5)),
+        (6, "a", What::Written),
+    ]);
+    assert!(matches!(only(&bad), Finding::Stale { .. }));
+}
+
+#[test]
+fn a_write_refused_for_nothing_is_found() {
+    let bad = history(&[(1, "a", write(5)), (2, "a", What::Refused), (3, "b", write(6))]);
+    assert!(matches!(only(&bad), Finding::WronglyRefused { .. }));
+    // One of the same token is no reason.
+    let bad = history(&[
+        (1, "a", write(5)),
+        (2, "a", What::Written),
+        (3, "a", write(5)),
+        (4, "a", What::Refused),
+    ]);
+    assert!(matches!(only(&bad), Finding::WronglyRefused { .. }));
+}
+
+#[test]
+fn an_unanswered_write_may_be_why_another_was_refused() {
+    let good = history(&[(1, "b", write(6)), (2, "a", write(5)), (3, "a", What::Refused)]);
+    assert_eq!(good.check(), []);
+}
+
+#[test]
+fn a_write_that_must_come_later_is_no_reason_to_refuse() {
+    // 7 was accepted only after 6 was, which began after 5 was refused.
+    let bad = history(&[
+        (1, "c", write(7)),
+        (2, "a", write(5)),
+        (3, "a", What::Refused),
+        (4, "b", write(6)),
+        (5, "b", What::Written),
+        (6, "c", What::Written),
+    ]);
+    assert!(matches!(only(&bad), Finding::WronglyRefused { .. }));
+}
+
 #[test]
 fn histories_survive_json_lines() {
     let written = history(&[
@@ -187,9 +268,15 @@ fn histories_survive_json_lines() {
         (5, "a", What::Lost),
         (6, "a", What::Release),
         (7, "a", What::Unknown),
+        (8, "a", write(5)),
+        (9, "a", What::Written),
+        (10, "a", What::Refused),
+        (11, "a", What::Fault { fault: "kill -9".into() }),
     ]);
     let text = written.to_json_lines();
-    assert_eq!(text.lines().count(), 8);
+    assert_eq!(text.lines().count(), 12);
+    let fault = r#"{"at":11,"event":"fault","fault":"kill -9"}"#;
+    assert_eq!(History::from_json_lines(fault).unwrap().events()[0].client, 0);
     assert_eq!(History::from_json_lines(&text).unwrap(), written);
     assert!(History::from_json_lines("{}").is_err());
 }
@@ -201,7 +288,10 @@ fn a_bad_history_is_kept_and_its_path_told() {
     let path = failure.why().split("kept in ").nth(1).unwrap().split("):").next().unwrap();
     let kept = std::fs::read_to_string(path).unwrap();
     assert_eq!(History::from_json_lines(&kept).unwrap(), bad);
+    let page = Path::new(path).with_extension("html");
+    assert!(std::fs::read_to_string(&page).unwrap().contains("class=\"overlap\""));
     std::fs::remove_file(path).unwrap();
+    std::fs::remove_file(page).unwrap();
 }
 
 /// The histories kept in this folder, of which there are some.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use super::writes::{self, Write};
 use super::{Event, What};
 
 /// Why a history can't have been a lock.
@@ -37,6 +38,18 @@ pub enum Finding {
         hold: Hold,
         /// The other token.
         token: u64,
+    },
+    /// A write was accepted after one with a higher token was.
+    Stale {
+        /// The write with the higher token.
+        newer: Write,
+        /// The one that came too late.
+        write: Write,
+    },
+    /// A write was refused though none with a higher token can have been accepted before.
+    WronglyRefused {
+        /// The refused one.
+        write: Write,
     },
 }
 
@@ -73,12 +86,13 @@ pub(super) fn check(events: &[Event]) -> Vec<Finding> {
         falls_in_real_time(holds, &mut findings);
         falls_in_order_of_holding(holds, &mut findings);
     }
+    writes::check(events, &mut findings);
     findings.sort_by_key(|finding| !matches!(finding, Finding::Overlap { .. }));
     findings
 }
 
 /// Every grant with the time it was believed in.
-fn holds(events: &[Event], findings: &mut Vec<Finding>) -> Vec<Hold> {
+pub(super) fn holds(events: &[Event], findings: &mut Vec<Finding>) -> Vec<Hold> {
     let mut asked: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     let mut open: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     let mut holds: Vec<Hold> = Vec::new();
@@ -118,14 +132,22 @@ fn holds(events: &[Event], findings: &mut Vec<Finding>) -> Vec<Hold> {
                     holds[at].until = holds[at].until.min(event.at);
                 }
             }
-            What::Held | What::Renewal | What::Unknown => {}
+            What::Held
+            | What::Renewal
+            | What::Write { .. }
+            | What::Written
+            | What::Refused
+            | What::Unknown
+            | What::Fault { .. } => {}
         }
     }
     holds
 }
 
 impl Hold {
-    fn was_believed(&self) -> bool {
+    /// Whether the grant came before it was over.
+    #[must_use]
+    pub fn was_believed(&self) -> bool {
         self.from < self.until
     }
 }
@@ -190,6 +212,13 @@ impl fmt::Display for Hold {
     }
 }
 
+impl fmt::Display for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (client, token, from) = (self.client, self.token, Duration::from_nanos(self.from));
+        write!(f, "client {client}'s write with token {token}, sent at {from:?}")
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -201,6 +230,12 @@ impl fmt::Display for Finding {
             }
             Self::Fell { first, second } => {
                 write!(f, "{} has a token that fell: {first}, then {second}", first.name)
+            }
+            Self::Stale { newer, write } => {
+                write!(f, "{} took a stale write: {newer}, then {write}", write.name)
+            }
+            Self::WronglyRefused { write } => {
+                write!(f, "{} refused a write that nothing forbids: {write}", write.name)
             }
             Self::Changed { hold, token } => {
                 write!(f, "{} answered one owner twice: {hold}, and token {token}", hold.name)

@@ -5,12 +5,20 @@
 //! holds of a name must not overlap, and tokens must rise, both in real time (a grant that was
 //! answered before another was asked for has the lower token) and in the order of holding.
 //!
+//! Writes that carry a token take part where they are recorded: none may be accepted after one with
+//! a higher token was, and none refused without such a one.
+//!
+//! The program `leasehold-conformance` (feature `tool`) judges and draws a history from elsewhere.
+//!
 //! What was asked for and not answered may have happened. It ends nothing and proves nothing, so
 //! it takes no part in the verdict; it stands in the history for whoever reads it.
 
 mod check;
 mod recorder;
+mod timeline;
+mod writes;
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::check::{Finding, Hold};
 pub use self::recorder::{Call, Recorder};
+pub use self::writes::Write;
 use crate::verdict::{Failure, Verdict};
 
 /// One thing that one client did or saw.
@@ -26,10 +35,13 @@ pub struct Event {
     /// When, in nanoseconds since the clock's origin. No two events have the same time.
     pub at: u64,
     /// The client's number.
+    #[serde(default)]
     pub client: usize,
-    /// The lock's name.
+    /// The lock's name; empty for a fault.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The acquisition's owner.
+    /// The acquisition's owner; empty for a fault.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub owner: String,
     /// What it did or saw.
     #[serde(flatten)]
@@ -37,7 +49,7 @@ pub struct Event {
 }
 
 /// What a client did or saw.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum What {
     /// It is about to ask for the name.
@@ -62,9 +74,38 @@ pub enum What {
     Lost,
     /// It is about to release.
     Release,
+    /// It is about to write under the lock, with this token.
+    Write {
+        /// The token that the write carries.
+        token: u64,
+    },
+    /// The write was accepted.
+    Written,
+    /// The write was refused, as its token is too low.
+    Refused,
     /// What it asked for last may have happened, now or later.
     Unknown,
+    /// Something was done to the store, the network or a process. It takes no part in the verdict.
+    Fault {
+        /// What, for people.
+        fault: String,
+    },
 }
+
+/// A line that is no event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoHistory {
+    line: usize,
+    why: String,
+}
+
+impl fmt::Display for NoHistory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.why)
+    }
+}
+
+impl std::error::Error for NoHistory {}
 
 /// Events by time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -90,10 +131,18 @@ impl History {
     ///
     /// # Errors
     ///
-    /// If a line is no event.
-    pub fn from_json_lines(text: &str) -> serde_json::Result<Self> {
-        let lines = text.lines().filter(|line| !line.trim().is_empty());
-        Ok(Self::new(lines.map(serde_json::from_str).collect::<Result<_, _>>()?))
+    /// If a line is no event: its number, and why.
+    pub fn from_json_lines(text: &str) -> Result<Self, NoHistory> {
+        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let event = |(at, line)| {
+            serde_json::from_str(line).map_err(|error| {
+                let why = error.to_string();
+                // Of the one line that was given.
+                let why = why.split(" at line 1 ").next().unwrap_or(&why).to_owned();
+                NoHistory { line: at + 1, why }
+            })
+        };
+        Ok(Self::new(lines.map(event).collect::<Result<_, _>>()?))
     }
 
     /// One JSON object a line.
@@ -102,6 +151,25 @@ impl History {
     pub fn to_json_lines(&self) -> String {
         let line = |event| serde_json::to_string(event).expect("numbers and text") + "\n";
         self.events.iter().map(line).collect()
+    }
+
+    /// The time each acquisition was believed to hold, by the time of its grant.
+    #[must_use]
+    pub fn holds(&self) -> Vec<Hold> {
+        check::holds(&self.events, &mut Vec::new())
+    }
+
+    /// The writes, by the time they were sent.
+    #[must_use]
+    pub fn writes(&self) -> Vec<Write> {
+        writes::writes(&self.events)
+    }
+
+    /// The history as one page of HTML, with nothing outside of it: a lane a client, holds as
+    /// bars with their tokens, faults as marks; overlaps and stale writes are red.
+    #[must_use]
+    pub fn draw(&self) -> String {
+        timeline::draw(self)
     }
 
     /// Everything that can't have been a lock, exclusion first; empty for a good history.
@@ -129,7 +197,7 @@ impl History {
         Err(Failure::failed(format!("{count} findings in the history ({kept}): {found}")))
     }
 
-    /// Writes it below the build's target directory.
+    /// Writes it below the build's target directory, and the page that shows it beside it.
     ///
     /// # Errors
     ///
@@ -140,6 +208,7 @@ impl History {
         let first = self.events.first().map_or(0, |event| event.at);
         let path = directory.join(format!("{label}-{}-{first}.jsonl", std::process::id()));
         std::fs::write(&path, self.to_json_lines())?;
+        std::fs::write(path.with_extension("html"), self.draw())?;
         Ok(path)
     }
 }

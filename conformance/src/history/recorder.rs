@@ -51,6 +51,12 @@ impl Recorder {
         self.of_lease(client, lease).add(What::Lost);
     }
 
+    /// Something that was done to the store, the network or a process.
+    pub fn fault(&self, what: &str) {
+        let (name, owner) = (String::new(), String::new());
+        self.add(Event { at: 0, client: 0, name, owner, what: What::Fault { fault: what.into() } });
+    }
+
     /// Waits until the last recorded deadline of the lease has passed.
     ///
     /// # Cancel safety
@@ -72,6 +78,14 @@ impl Recorder {
     #[must_use]
     pub fn history(&self) -> History {
         History::new(self.events().clone())
+    }
+
+    /// Events at one instant get times a nanosecond apart, so that their order is kept.
+    fn add(&self, event: Event) {
+        let mut events = self.events();
+        let after = events.last().map_or(0, |event| event.at + 1);
+        let at = nanos(self.clock.now()).max(after);
+        events.push(Event { at, ..event });
     }
 
     fn of_lease(&self, client: usize, lease: &Lease) -> Call<'_> {
@@ -126,13 +140,9 @@ impl Call<'_> {
         self.add(What::Unknown);
     }
 
-    /// Events at one instant get times a nanosecond apart, so that their order is kept.
     fn add(&self, what: What) {
-        let mut events = self.recorder.events();
-        let after = events.last().map_or(0, |event| event.at + 1);
-        let at = nanos(self.recorder.clock.now()).max(after);
         let (client, name, owner) = (self.client, self.name.clone(), self.owner.clone());
-        events.push(Event { at, client, name, owner, what });
+        self.recorder.add(Event { at: 0, client, name, owner, what });
     }
 }
 
