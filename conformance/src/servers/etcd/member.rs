@@ -104,6 +104,9 @@ impl Recipe for Member {
             clients.push_str(&format!(",https://{bind}:{}", place.ports[1]));
             set("--cert-file", &file(tls::CERTIFICATE));
             set("--key-file", &file(tls::KEY));
+            if self.settings.wants_certificates {
+                set("--trusted-ca-file", &file(tls::CA));
+            }
         }
         set("--listen-client-urls", &clients);
         set("--advertise-client-urls", &clients);
@@ -121,6 +124,10 @@ impl Recipe for Member {
             let key = file(SECRET.0);
             let ttl = ttl.as_secs();
             set("--auth-token", &format!("jwt,sign-method=HS256,priv-key={key},ttl={ttl}s"));
+        }
+        if self.settings.wants_certificates {
+            // A flag takes no word of its own.
+            all.push("--client-cert-auth".to_owned());
         }
         all.extend(self.settings.arguments.iter().cloned());
         all

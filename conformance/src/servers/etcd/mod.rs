@@ -86,6 +86,16 @@ impl Etcd {
         self
     }
 
+    /// Serves TLS to those alone who show a certificate of the authority [`Tls::ca_pem`]
+    /// (the server's own will do); without TLS it serves all.
+    ///
+    /// [`Tls::ca_pem`]: super::Tls::ca_pem
+    #[cfg(feature = "tls")]
+    pub fn tls_with_certificates(mut self) -> Self {
+        self.0.wants_certificates = true;
+        self.tls()
+    }
+
     /// Says that the test is going to stop, kill, pause or empty the server, so that one which
     /// cannot be is missing from the start.
     pub fn controlled(mut self) -> Self {

@@ -11,6 +11,7 @@ pub(super) struct Settings {
     pub(super) password: Option<String>,
     pub(super) signed_tokens: Option<Duration>,
     pub(super) certificates: Option<Certificates>,
+    pub(super) wants_certificates: bool,
     pub(super) controlled: bool,
     pub(super) separable: bool,
 }
