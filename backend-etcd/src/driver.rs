@@ -14,7 +14,7 @@ use crate::error::{Effect, Failure};
 use crate::floor::Floor;
 use crate::holdings::Holdings;
 use crate::keys::Keys;
-use crate::link::{Link, connect_options};
+use crate::link::Link;
 use crate::options::{Options, bad};
 use crate::probe::{Unfit, probe};
 use crate::profile::profile;
@@ -58,21 +58,21 @@ impl Etcd {
     ///
     /// [`BadInput`](leasehold_api::ErrorKind::BadInput) for bad options, before anything is sent;
     /// `Unreachable`, `Auth`, `Refused` or `Busy` as the members answer;
-    /// [`Unsupported`](leasehold_api::ErrorKind::Unsupported) for a version before 3.4.
+    /// [`Unsupported`](leasehold_api::ErrorKind::Unsupported) for a version before 3.4, and for
+    /// what answers without TLS. A certificate that one of the two ends does not accept is `Auth`.
     ///
     /// # Cancel safety
     ///
     /// Dropping it closes what it opened; an empty lease of a second or two may stay till it ends.
     pub async fn connect(options: Options) -> Result<Self, Error> {
         options.check()?;
-        let connect = connect_options(&options)?;
         let place = options.place();
         let (until, mut pause) =
             (tokio::time::Instant::now() + options.connect_timeout, CONNECT_PAUSE.0);
         let keys = Arc::new(Keys::new(&options.prefix));
         // Any member will do; not all clients' the same.
         let first = usize::from(Owner::random().bits() as u16);
-        let link = Link::new(options, connect, first);
+        let link = Link::new(options, first)?;
         let floor = Floor::new(keys.clone(), link.clone());
         let probed = loop {
             let attempt = async {

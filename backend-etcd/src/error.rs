@@ -7,14 +7,23 @@ use leasehold_api::ErrorKind::{self, Auth, Busy, NotPrimary, Refused, Unclassifi
 use leasehold_api::{Error, Operation};
 use tonic::Status;
 
+use crate::broken::{self, Broken};
 use crate::driver::NAME;
 use crate::said::{Fate, meaning};
+
+/// What a member may want that ends a connection without a word.
+const MUTE: &str = "a member ended the connection at the first request: it may want TLS (etcds://)";
 
 /// Why a request has no good answer.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The server or the client library said so.
     Said(etcd_client::Error),
+    /// A member ended the connection at the first request, without TLS and without a word.
+    Mute(etcd_client::Error),
+    /// A member refused the TLS handshake, as a second one found out.
+    #[cfg(feature = "tls")]
+    Tls(std::io::Error),
     /// Nobody said anything for so long.
     Silent(Duration),
     /// The answer was not of the form that we asked for.
@@ -42,7 +51,7 @@ impl Failure {
 
     /// Whether the user or the session's token was refused.
     pub(crate) fn is_auth(&self) -> bool {
-        self.kind(Effect::Reads).0 == Auth
+        self.broken().is_none() && self.kind(Effect::Reads).0 == Auth
     }
 
     /// Whether the request may have landed.
@@ -52,13 +61,30 @@ impl Failure {
 
     /// Whether nothing was sent: there was no connection.
     pub(crate) fn is_unsent(&self) -> bool {
-        matches!(self, Self::Said(error) if of_link(error) == Some(true))
+        self.broken().is_some_and(Broken::is_unsent)
+    }
+
+    /// Whether the connection ended, and nobody knows why.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.broken() == Some(Broken::Cut)
+    }
+
+    /// What became of the connection, if this is about that.
+    fn broken(&self) -> Option<Broken> {
+        match self {
+            Self::Said(error) | Self::Mute(error) => broken::of_client(error),
+            #[cfg(feature = "tls")]
+            Self::Tls(error) => crate::tls::of_io(error),
+            _ => None,
+        }
     }
 
     /// Whether another member may do better.
     pub(crate) fn is_members(&self) -> bool {
         let kind = self.kind(Effect::Reads).0;
-        matches!(kind, Unreachable | NotPrimary) || self.said("etcdserver: no leader")
+        self.broken().is_some()
+            || matches!(kind, Unreachable | NotPrimary)
+            || self.said("etcdserver: no leader")
     }
 
     /// Whether the session's token was refused, but another may be accepted.
@@ -95,7 +121,9 @@ impl Failure {
             error = error.with_code(code);
         }
         match self {
-            Self::Said(source) => error.with_source(source),
+            Self::Said(source) | Self::Mute(source) => error.with_source(source),
+            #[cfg(feature = "tls")]
+            Self::Tls(source) => error.with_source(source),
             _ => error,
         }
     }
@@ -110,7 +138,16 @@ impl Failure {
             Effect::Changes => ErrorKind::Indeterminate,
             Effect::Reads => ErrorKind::Unreachable,
         };
-        let error = match self {
+        if let Some(broken) = self.broken() {
+            let (kind, says) = broken.says(unknown);
+            let says = match self {
+                Self::Mute(_) if broken == Broken::Cut => MUTE,
+                _ => says,
+            };
+            return (kind, None, says.to_owned());
+        }
+        let status = match self {
+            Self::Said(etcd_client::Error::GRpcStatus(status)) => status,
             Self::Silent(time) => return (unknown, None, format!("no answer within {time:?}")),
             Self::Answer(what) => return (unknown, None, (*what).to_owned()),
             Self::Exhausted => {
@@ -124,17 +161,7 @@ impl Failure {
                 let message = "others changed floor and sessions again and again meanwhile";
                 return (Busy, None, message.to_owned());
             }
-            Self::Said(error) => error,
-        };
-        match of_link(error) {
-            Some(true) => return (Unreachable, None, "no member can be reached".to_owned()),
-            Some(false) => {
-                return (unknown, None, "the connection was lost before the answer".to_owned());
-            }
-            None => {}
-        }
-        let etcd_client::Error::GRpcStatus(status) = error else {
-            return (Unclassified, None, "the client library failed".to_owned());
+            _ => return (Unclassified, None, "the client library failed".to_owned()),
         };
         let (fate, code, message) = meaning(status);
         let kind = match fate {
@@ -159,36 +186,6 @@ impl fmt::Display for Failure {
             None => f.write_str(&message),
         }
     }
-}
-
-/// Whether an error is about the connection, and then whether there was none to send on.
-fn of_link(error: &etcd_client::Error) -> Option<bool> {
-    use etcd_client::Error::{EndpointError, GRpcStatus, IoError, TransportError};
-    match error {
-        GRpcStatus(status) => of_status(status),
-        TransportError(error) => Some(was_never_open(error)),
-        IoError(_) | EndpointError(_) => Some(false),
-        // A stream that ended before its first answer.
-        etcd_client::Error::WatchError(_) => Some(false),
-        _ => None,
-    }
-}
-
-/// A status that the transport made, and no server, has a source.
-fn of_status(status: &Status) -> Option<bool> {
-    let source = std::error::Error::source(status)?;
-    Some(was_never_open(source))
-}
-
-fn was_never_open(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut error = Some(error);
-    while let Some(at) = error {
-        if at.is::<tonic::ConnectError>() {
-            return true;
-        }
-        error = at.source();
-    }
-    false
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod acquire;
+mod broken;
 mod carrier;
 mod claim;
 mod driver;

@@ -18,6 +18,8 @@ use tokio::time::timeout;
 use crate::error::Failure;
 use crate::keepalive::Terms;
 use crate::options::Options;
+#[cfg(feature = "tls")]
+use crate::tls::Tls;
 use crate::trace::{self, Works};
 
 /// How often an idle connection with open streams is tried, and for how long an answer is awaited.
@@ -40,6 +42,8 @@ struct Shared {
     generation: watch::Sender<u64>,
     works: Works,
     terms: Terms,
+    #[cfg(feature = "tls")]
+    tls: Option<Tls>,
 }
 
 #[derive(Debug)]
@@ -60,14 +64,33 @@ pub(crate) struct Wire {
 }
 
 impl Link {
-    /// A link to the members of these options, beginning with any of them. Nothing is sent.
-    pub(crate) fn new(options: Options, connect: ConnectOptions, first: usize) -> Self {
+    /// A link to the members of these options, beginning with any of them. Reads the files of TLS;
+    /// nothing is sent.
+    pub(crate) fn new(options: Options, first: usize) -> Result<Self, Error> {
+        #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "TLS changes it"))]
+        let mut connect = connect_options(&options);
+        #[cfg(feature = "tls")]
+        let tls = match &options.tls {
+            Some(files) => Some(Tls::new(&options, files)?),
+            None => None,
+        };
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &tls {
+            connect = connect.with_tls(tls.options.clone());
+        }
         let member = first % options.endpoints.len();
         let state = Mutex::new(State { wire: None, generation: 0, member });
-        let (opening, works) = (tokio::sync::Mutex::default(), Works::default());
-        let terms = Terms::default();
-        let generation = watch::Sender::new(0);
-        Self(Arc::new(Shared { options, connect, state, opening, generation, works, terms }))
+        Ok(Self(Arc::new(Shared {
+            options,
+            connect,
+            state,
+            opening: tokio::sync::Mutex::default(),
+            generation: watch::Sender::new(0),
+            works: Works::default(),
+            terms: Terms::default(),
+            #[cfg(feature = "tls")]
+            tls,
+        })))
     }
 
     /// Sends a request and awaits its answer.
@@ -101,6 +124,10 @@ impl Link {
                 self.new_token(&wire).await?;
                 continue;
             }
+            let failure = match wire.was_heard() {
+                true => failure,
+                false => self.explained(wire.member, failure).await,
+            };
             if failure.is_members() {
                 self.leave(&wire);
                 trace::member_failed(self.member_of(&wire), &failure, &self.0.works);
@@ -169,7 +196,11 @@ impl Link {
         let mut last = None;
         // With a user the client library asks for a session's token first; else it sends nothing.
         for _ in 0..members {
-            match self.open(member).await {
+            let opened = match self.open(member).await {
+                Err(failure) => Err(self.explained(member, failure).await),
+                opened => opened,
+            };
+            match opened {
                 Ok(client) => {
                     let heard = AtomicU64::new(0);
                     let wire = Arc::new(Wire { client, generation, member, heard });
@@ -235,6 +266,23 @@ impl Link {
         Ok(opened.map_err(|_| Failure::Silent(limit))??)
     }
 
+    /// What is behind the end of a connection to a member that had not said a word on it.
+    async fn explained(&self, member: usize, failure: Failure) -> Failure {
+        if !failure.is_cut() {
+            return failure;
+        }
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.0.tls {
+            let complaint = tls.complaint(&self.0.options.endpoints[member]).await;
+            return complaint.map_or(failure, Failure::Tls);
+        }
+        let _ = member; // without TLS it is all the same
+        match failure {
+            Failure::Said(error) => Failure::Mute(error),
+            failure => failure,
+        }
+    }
+
     /// Notes that a member answers.
     fn heard(&self, wire: &Wire) {
         let now = u64::try_from(BootClock.now().since_origin().as_nanos()).unwrap_or(u64::MAX);
@@ -253,6 +301,10 @@ impl Link {
 }
 
 impl Wire {
+    fn was_heard(&self) -> bool {
+        self.heard.load(Ordering::Relaxed) > 0
+    }
+
     fn heard_at(&self) -> Instant {
         Instant::from_origin(Duration::from_nanos(self.heard.load(Ordering::Relaxed)))
     }
@@ -273,21 +325,16 @@ impl fmt::Debug for Wire {
 }
 
 /// How the client library connects: in one attempt of `connect_timeout`, with a leader asked for,
-/// and the session's token renewed when it has expired. Reads the files of TLS; nothing is sent.
-pub(crate) fn connect_options(options: &Options) -> Result<ConnectOptions, Error> {
-    #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "TLS changes it"))]
-    let mut connect = ConnectOptions::new()
+/// and the session's token renewed when it has expired.
+fn connect_options(options: &Options) -> ConnectOptions {
+    let connect = ConnectOptions::new()
         .with_connect_timeout(options.connect_timeout)
         .with_keep_alive(PROBE.0, PROBE.1)
         .with_keep_alive_while_idle(false)
         .with_require_leader(true)
         .with_auto_token_refresh(true);
-    #[cfg(feature = "tls")]
-    if let Some(files) = &options.tls {
-        connect = connect.with_tls(crate::tls::read(files)?);
-    }
-    Ok(match (&options.user, &options.password) {
+    match (&options.user, &options.password) {
         (Some(user), Some(password)) => connect.with_user(user, password.expose_secret()),
         _ => connect,
-    })
+    }
 }
