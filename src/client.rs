@@ -88,7 +88,7 @@ impl Client {
             pid: std::process::id(),
         });
         trace::started(&client);
-        tokio::spawn(keeper::run(client.clone()));
+        tokio::spawn(keeper::run(client.clone(), client.backend.losses()));
         tokio::spawn(cleanup::run(client.clone(), queued));
         Arc::new(Lifeline(client))
     }

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::{Either, pending};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use leasehold_api::{Error, Instant, Lease, Loss, Operation, Owner, Renewal, Ttl, Validity};
+use leasehold_api::{
+    Error, Instant, Lease, Loss, Losses, Operation, Owner, Renewal, Ttl, Validity,
+};
 use tokio::sync::Notify;
 
 use crate::client::Client;
@@ -242,11 +244,10 @@ impl Plan {
     }
 }
 
-/// Runs until the client is done.
-pub(crate) async fn run(client: Arc<Client>) {
+/// Runs until the client is done; `losses` listens since before the first lease.
+pub(crate) async fn run(client: Arc<Client>, mut losses: Box<dyn Losses>) {
     let schedule = &client.schedule;
     let mut renewals = FuturesUnordered::new();
-    let mut seen_by_driver = client.backend.next_loss();
     loop {
         let due = schedule.due(client.clock.now());
         for held in due.lost {
@@ -279,11 +280,11 @@ pub(crate) async fn run(client: Arc<Client>) {
                 }
                 tell_failures(&client, failures);
             }
-            (owner, loss) = &mut seen_by_driver => {
+            // Of other clients' leases, too, where several use the driver.
+            (owner, loss) = losses.next() => {
                 if let Some(held) = schedule.lose(owner, loss) {
                     client.settle_loss(&held);
                 }
-                seen_by_driver = client.backend.next_loss();
             }
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use etcd_client::{Txn, TxnResponse};
 use leasehold_api::{
-    Acquired, Backend, BootClock, Claim, Clock, Error, HandedOver, Holder, Lease, LockName, Loss,
+    Acquired, Backend, BootClock, Claim, Clock, Error, HandedOver, Holder, Lease, LockName, Losses,
     Names, Operation, Owner, Profile, Released, Renewal, Ticket, Token, Ttl, async_trait,
 };
 use tokio::task::JoinHandle;
@@ -231,8 +231,8 @@ impl Backend for Etcd {
         self.core.pass_on(lease, claim, yield_to_others).await.map_err(failed)
     }
 
-    async fn next_loss(&self) -> (Owner, Loss) {
-        self.core.watches.next_loss().await
+    fn losses(&self) -> Box<dyn Losses> {
+        self.core.watches.losses()
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<Holder>, Error> {

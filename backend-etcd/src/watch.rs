@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use leasehold_api::{LockName, Loss, Owner};
-use tokio::sync::{Notify, mpsc};
+use leasehold_api::{LockName, Loss, LossTeller, Losses, Owner};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -21,7 +21,6 @@ use crate::targets::Numbers;
 pub(crate) struct Watches {
     shared: Arc<Shared>,
     task: Mutex<Option<JoinHandle<()>>>,
-    losses: tokio::sync::Mutex<mpsc::UnboundedReceiver<(Owner, Loss)>>,
 }
 
 /// What the task shares with those who ask.
@@ -36,19 +35,17 @@ pub(crate) struct Shared {
     cancelled: Mutex<Vec<i64>>,
     /// There is something to watch, or to watch no more.
     pub(crate) wanted: Notify,
-    lost: mpsc::UnboundedSender<(Owner, Loss)>,
+    lost: LossTeller,
     pub(crate) numbers: Numbers,
 }
 
 impl Watches {
     pub(crate) fn new(link: Link, keys: Arc<Keys>, holdings: Arc<Holdings>) -> Self {
-        let (lost, losses) = mpsc::unbounded_channel();
         let (lines, fresh, cancelled) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (wanted, numbers) = (Notify::new(), Numbers::default());
+        let (wanted, lost, numbers) = (Notify::new(), LossTeller::default(), Numbers::default());
         let shared =
             Shared { link, keys, lines, fresh, holdings, cancelled, wanted, lost, numbers };
-        let losses = tokio::sync::Mutex::new(losses);
-        Self { shared: Arc::new(shared), task: Mutex::default(), losses }
+        Self { shared: Arc::new(shared), task: Mutex::default() }
     }
 
     /// Opens a slot, once the line is watched, for which it waits at most `patience`. A watch that
@@ -144,12 +141,9 @@ impl Watches {
         self.shared.tells(owner, loss);
     }
 
-    /// The next loss that was seen.
-    pub(crate) async fn next_loss(&self) -> (Owner, Loss) {
-        match self.losses.lock().await.recv().await {
-            Some(loss) => loss,
-            None => std::future::pending().await,
-        }
+    /// Listens for the losses that are seen from now on.
+    pub(crate) fn losses(&self) -> Box<dyn Losses> {
+        self.shared.lost.listen()
     }
 
     /// Sees that the task runs: it may have ended with the runtime it ran on.
@@ -175,7 +169,7 @@ impl Drop for Watches {
 impl Shared {
     /// Tells a loss.
     pub(crate) fn tells(&self, owner: Owner, loss: Loss) {
-        let _ = self.lost.send((owner, loss)); // nobody may listen any more
+        self.lost.tell(owner, loss);
     }
 
     /// The stream has ended: nothing is watched.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_api::{
-    Acquired, Backend, Claim, Clock, Error, ErrorKind, HandedOver, Holder, Lease, LockName, Loss,
+    Acquired, Backend, Claim, Clock, Error, ErrorKind, HandedOver, Holder, Lease, LockName, Losses,
     Names, Owner, Profile, Released, Renewal, Ticket, Token, Ttl, async_trait,
 };
 use leasehold_memory::Memory;
@@ -318,8 +318,8 @@ impl Backend for Client {
         self.disk.memory().renew_all(leases).await
     }
 
-    async fn next_loss(&self) -> (Owner, Loss) {
-        self.disk.memory().next_loss().await
+    fn losses(&self) -> Box<dyn Losses> {
+        self.disk.memory().losses()
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<Holder>, Error> {

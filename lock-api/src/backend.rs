@@ -10,7 +10,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::claim::{Acquired, Claim, HandedOver, Names, Released, Renewal};
 use crate::clock::{BootClock, Clock};
 use crate::error::{Error, ErrorKind, Operation};
-use crate::lease::{Holder, Lease, Loss, Owner, Ticket, Token};
+use crate::lease::{Holder, Lease, Ticket, Token};
+use crate::losses::{Losses, NoLosses};
 use crate::name::LockName;
 use crate::profile::Profile;
 
@@ -126,9 +127,10 @@ pub trait Backend: Debug + Send + Sync + 'static {
         results.into_iter().map(|result| result.expect("each lease was renewed once")).collect()
     }
 
-    /// The next loss that the driver itself sees: a watch that fired, a session that died.
-    async fn next_loss(&self) -> (Owner, Loss) {
-        std::future::pending().await
+    /// Begins to listen for the losses that the driver itself sees: a watch that fired, a session
+    /// that died. [Clause 4.5](crate#4-renew). Provided: it sees none.
+    fn losses(&self) -> Box<dyn Losses> {
+        Box::new(NoLosses)
     }
 
     /// Who holds the name, if anybody.

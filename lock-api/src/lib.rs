@@ -53,6 +53,9 @@
 //! 3. It **must not** create or revive a lease, or change another's.
 //! 4. `renew_all` **must** answer one result a lease, in their order; one that fails **must not**
 //!    fail the others.
+//! 5. A loss that the driver sees by itself **must** be told to each client that listens
+//!    ([`Losses`]), of all locks and from when it began to listen; several clients may use one
+//!    driver. What is told **must** be true.
 //!
 //! # 5. Release
 //!
@@ -126,6 +129,7 @@ mod claim;
 mod clock;
 mod error;
 mod lease;
+mod losses;
 mod name;
 mod profile;
 
@@ -137,5 +141,6 @@ pub use error::{Error, ErrorKind, Operation};
 pub use lease::{
     Grant, Holder, Label, Lease, Loss, Metadata, Owner, Ticket, Token, Ttl, Validity, margin,
 };
+pub use losses::{LossTeller, Losses};
 pub use name::LockName;
 pub use profile::{Guarantee, Order, Profile, Scope, Waking};

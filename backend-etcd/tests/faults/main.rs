@@ -39,6 +39,7 @@ leasehold_conformance::tests! {
     sessions::no_more_than_the_ttl_is_promised_of_a_longer_lease,
     sessions::a_renewal_that_is_answered_too_late_revives_nothing,
     sessions::a_session_without_its_epoch_lasts_as_promised,
+    sessions::each_client_of_one_driver_is_told_of_its_own_losses,
     turns::a_turn_that_the_watch_told_is_held_for_its_ttl,
     turns::a_deletion_told_late_gives_nobody_a_turn,
     turns::a_raise_sends_back_all_who_wait,

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use leasehold::Locks;
 use leasehold_api::{Acquired, HandedOver, Lease, Loss, Renewal, Ticket, margin};
 use leasehold_conformance::proxy::{Action, Direction, Framing, Match, Proxy};
 use leasehold_conformance::{Failure, Verdict, ensure};
@@ -50,10 +51,11 @@ pub(crate) async fn a_session_that_ends_while_another_is_opened_is_told() -> Ver
     let client = connect(&[proxy.addr()], "untold").await?;
     // The keys' own watches tell nothing.
     proxy.on(Direction::ToClient, Match::pushes().always(), Action::Hold);
+    let mut losses = client.losses();
     let lost = take(&*client, &claim("a", TTL)).await?;
     tokio::time::sleep(TTL - margin(TTL)).await;
     take(&*client, &claim("b", LONG)).await?;
-    let told = timeout(SECOND, client.next_loss()).await?;
+    let told = timeout(SECOND, losses.next()).await?;
     ensure!(told == (lost.owner, Loss::SessionGone), "{told:?}");
     Ok(())
 }
@@ -139,13 +141,14 @@ pub(crate) async fn a_renewal_that_is_answered_too_late_revives_nothing() -> Ver
 pub(crate) async fn a_session_without_its_epoch_lasts_as_promised() -> Verdict {
     let place = Place::shared("epoch").await?;
     let client = connect(&place.members, "epoch").await?;
+    let mut losses = client.losses();
     let lease = take(&*client, &claim("a", TTL)).await?;
     let granted = Instant::now();
     let key = place.truth.pairs(&place.keys.sessions()).await?.remove(0).key;
     ensure!(place.truth.delete(key).await?, "it is there");
     // The next claim finds that out, and is granted on another session.
     take(&*client, &claim("b", TTL)).await?;
-    let told = timeout(SECOND, client.next_loss()).await?;
+    let told = timeout(SECOND, losses.next()).await?;
     ensure!(told == (lease.owner, Loss::SessionGone), "{told:?}");
     // Who was told may not have heard of it yet.
     while granted.elapsed() < TTL * 8 / 10 {
@@ -155,5 +158,24 @@ pub(crate) async fn a_session_without_its_epoch_lasts_as_promised() -> Verdict {
         tokio::time::sleep(TTL / 100).await;
     }
     place.claims_are(&lease.name, 0, TTL).await?;
+    Ok(())
+}
+
+pub(crate) async fn each_client_of_one_driver_is_told_of_its_own_losses() -> Verdict {
+    let place = Place::shared("two").await?;
+    let driver = connect(&place.members, "two").await?;
+    let clients = [0, 1].map(|_| Locks::with_backend(driver.clone()));
+    let mut guards = Vec::new();
+    for (client, name) in clients.iter().zip(["a", "b"]) {
+        guards.push(client.lock(name)?.ttl(3 * LONG).acquire().await?);
+    }
+    // Twice, as the first loss may be told to the right one by chance.
+    for guard in guards {
+        let claims = place.claims(guard.name()).await?;
+        place.truth.delete(&claims[0].key).await?;
+        // Long before its next renewal.
+        let loss = timeout(LONG / 2, guard.lost()).await?;
+        ensure!(loss == Loss::Gone, "{loss:?}");
+    }
     Ok(())
 }

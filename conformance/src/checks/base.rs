@@ -1,8 +1,10 @@
 //! What a driver answers at all.
 
+use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
-use leasehold_api::{ErrorKind, Guarantee, Label, LockName, Metadata};
+use futures_util::future::join;
+use leasehold_api::{ErrorKind, Guarantee, Label, LockName, Losses, Metadata, Owner};
 
 use super::steps::{
     free_between, grant, held, is_free, is_held_by, kept, lease, now, pass, release, renew_in_vain,
@@ -25,6 +27,7 @@ checks! { Base:
     inspect_tells_the_holder, "inspect", "inspect gives owner, token, time left and metadata";
     list_tells_the_held_names, "list", "list gives the held names of a prefix, and no others";
     evict_ends_the_lease_it_names, "evict", "evict ends the lease of that token, and no other";
+    each_who_listens_hears_of_each_loss, "4.5", "of two clients' leases over one driver both clients hear the same: of each loss, or, where the driver sees none, of none";
     closed_name_is_not_evicted, "5.6, evict", "evicting a closed name says that nothing was evicted, and changes nothing";
     operators_verbs_are_there_or_refused, "inspect", "without operator's verbs each says Unsupported";
 }
@@ -216,6 +219,33 @@ async fn evict_ends_the_lease_it_names(bench: &Bench) -> Verdict {
     ensure!(operator.evict(&name, lease.token).await?, "the lease was not evicted");
     renew_in_vain(&*client, &lease).await?;
     is_free(bench, &*operator, &name).await
+}
+
+async fn each_who_listens_hears_of_each_loss(bench: &Bench) -> Verdict {
+    let client = bench.client().await?;
+    Bench::needs_operator(client.profile())?;
+    let (mut one, mut two) = (client.losses(), client.losses());
+    let mut lost = HashSet::new();
+    for _ in 0..2 {
+        let lease = take(&*client, &bench.long_claim(&bench.name(), 10)).await?;
+        ensure!(client.evict(&lease.name, lease.token).await?, "the lease was not evicted");
+        lost.insert(lease.owner);
+    }
+    let (mut first, mut second) = (HashSet::new(), HashSet::new());
+    tokio::select! {
+        _ = join(hears_of(&mut *one, &lost, &mut first), hears_of(&mut *two, &lost, &mut second)) => {}
+        // No driver has to see any.
+        () = pass(&*client, bench.ttls(2).get()) => {}
+    }
+    ensure!(first == second, "of {lost:?} one heard of {first:?}, and the other of {second:?}");
+    Ok(())
+}
+
+async fn hears_of(losses: &mut dyn Losses, lost: &HashSet<Owner>, heard: &mut HashSet<Owner>) {
+    while heard.len() < lost.len() {
+        let (owner, _) = losses.next().await;
+        heard.extend(lost.get(&owner));
+    }
 }
 
 async fn closed_name_is_not_evicted(bench: &Bench) -> Verdict {

@@ -16,10 +16,10 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, join_all};
 use leasehold_api::{
     Acquired, Backend, Claim, Clock, Error, ErrorKind, HandedOver, Holder, Instant, Lease,
-    LockName, Loss, Names, Operation, Owner, Profile, Released, Renewal, Ticket, Token, Validity,
-    async_trait,
+    LockName, Loss, LossTeller, Losses, Names, Operation, Owner, Profile, Released, Renewal,
+    Ticket, Token, Validity, async_trait,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 pub use self::step::{Delay, Effect, Gate, Landing, Step, Verb};
 
@@ -55,7 +55,6 @@ type Plan = Box<dyn FnMut(u64) -> Step + Send>;
 pub struct Scripted {
     inner: Arc<dyn Backend>,
     shared: Arc<Shared>,
-    losses: mpsc::UnboundedSender<(Owner, Loss)>,
 }
 
 struct Shared {
@@ -64,22 +63,21 @@ struct Shared {
     made: watch::Sender<usize>,
     /// How many requests of an owner can still land.
     flying: Mutex<HashMap<Owner, usize>>,
-    seen: tokio::sync::Mutex<mpsc::UnboundedReceiver<(Owner, Loss)>>,
+    lost: LossTeller,
 }
 
 impl Scripted {
     /// A driver that forwards everything until it is told otherwise.
     #[must_use]
     pub fn new(inner: Arc<dyn Backend>) -> Self {
-        let (losses, seen) = mpsc::unbounded_channel();
         let shared = Shared {
             plans: Mutex::default(),
             calls: Mutex::default(),
             made: watch::Sender::new(0),
             flying: Mutex::default(),
-            seen: tokio::sync::Mutex::new(seen),
+            lost: LossTeller::default(),
         };
-        Self { inner, shared: Arc::new(shared), losses }
+        Self { inner, shared: Arc::new(shared) }
     }
 
     /// Decides each call of a verb from now on by its number, which begins at 0.
@@ -103,10 +101,9 @@ impl Scripted {
         lock(&self.shared.plans).clear();
     }
 
-    /// Lets `next_loss` tell this.
+    /// Tells this loss, beside those that the driver behind it sees.
     pub fn lose(&self, owner: Owner, loss: Loss) {
-        // The receiver lives as long as this driver.
-        let _ = self.losses.send((owner, loss));
+        self.shared.lost.tell(owner, loss);
     }
 
     /// The calls so far.
@@ -237,6 +234,20 @@ impl Drop for Flight {
     }
 }
 
+/// What the script tells, and what the driver behind it does.
+#[derive(Debug)]
+struct Both(Box<dyn Losses>, Box<dyn Losses>);
+
+#[async_trait]
+impl Losses for Both {
+    async fn next(&mut self) -> (Owner, Loss) {
+        tokio::select! {
+            loss = self.0.next() => loss,
+            loss = self.1.next() => loss,
+        }
+    }
+}
+
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl Backend for Scripted {
@@ -351,17 +362,8 @@ impl Backend for Scripted {
         join_all(leases.iter().map(|lease| self.renew(lease))).await
     }
 
-    async fn next_loss(&self) -> (Owner, Loss) {
-        let told = async {
-            match self.shared.seen.lock().await.recv().await {
-                Some(loss) => loss,
-                None => pending().await,
-            }
-        };
-        tokio::select! {
-            loss = told => loss,
-            loss = self.inner.next_loss() => loss,
-        }
+    fn losses(&self) -> Box<dyn Losses> {
+        Box::new(Both(self.shared.lost.listen(), self.inner.losses()))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<Holder>, Error> {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold_api::{
-    Acquired, Backend, Claim, Error, ErrorKind, Loss, Operation, Owner, Released, Ticket, Ttl,
-    async_trait,
+    Acquired, Backend, Claim, Clock, Error, ErrorKind, Instant, LockName, Loss, LossTeller, Losses,
+    Operation, Owner, Released, Ticket, Token, Ttl, async_trait,
 };
 
 use super::twist::Twist;
@@ -70,6 +70,12 @@ pub(super) const WRONG: &[Wrong] = &[
             "base::c93_every_combination_of_options_excludes",
         ],
         || twisted(CriesWolf::default),
+    ),
+    Wrong::new(
+        "one_ear",
+        "tells a loss to one of the clients that listen",
+        &["base::each_who_listens_hears_of_each_loss"],
+        || twisted(OneEar::default),
     ),
 ];
 
@@ -189,7 +195,10 @@ impl Twist for ReleaseSwallowsErrors {
 
 /// Tells that the lease granted last is gone.
 #[derive(Debug, Default)]
-struct CriesWolf {
+struct CriesWolf(Arc<Wolf>);
+
+#[derive(Debug, Default)]
+struct Wolf {
     granted: tokio::sync::Notify,
     last: std::sync::Mutex<Option<Owner>>,
 }
@@ -199,20 +208,88 @@ impl Twist for CriesWolf {
     async fn acquire(&self, right: &Arc<dyn Backend>, claim: &Claim) -> Result<Acquired, Error> {
         let answer = right.acquire(claim).await?;
         if matches!(answer, Acquired::Granted(_)) {
-            *self.last.lock().expect("no holder panics") = Some(claim.owner);
-            self.granted.notify_one();
+            *self.0.last.lock().expect("no holder panics") = Some(claim.owner);
+            self.0.granted.notify_one();
         }
         Ok(answer)
     }
 
-    async fn next_loss(&self, right: &Arc<dyn Backend>) -> (Owner, Loss) {
+    fn losses(&self, right: &Arc<dyn Backend>) -> Box<dyn Losses> {
+        Box::new(Cries { wolf: self.0.clone(), clock: right.clock(), cries_at: None })
+    }
+}
+
+#[derive(Debug)]
+struct Cries {
+    wolf: Arc<Wolf>,
+    clock: Arc<dyn Clock>,
+    cries_at: Option<Instant>,
+}
+
+#[async_trait]
+impl Losses for Cries {
+    async fn next(&mut self) -> (Owner, Loss) {
         loop {
-            self.granted.notified().await;
-            let clock = right.clock();
-            clock.sleep_until(clock.now().saturating_add(Duration::from_millis(1))).await;
-            if let Some(owner) = self.last.lock().expect("no holder panics").take() {
+            // May be dropped at any await.
+            let cries_at = match self.cries_at {
+                Some(at) => at,
+                None => {
+                    self.wolf.granted.notified().await;
+                    let soon = self.clock.now().saturating_add(Duration::from_millis(1));
+                    *self.cries_at.insert(soon)
+                }
+            };
+            self.clock.sleep_until(cries_at).await;
+            self.cries_at = None;
+            if let Some(owner) = self.wolf.last.lock().expect("no holder panics").take() {
                 return (owner, Loss::SessionGone);
             }
         }
+    }
+}
+
+/// Sees evictions of its own, and has one queue of them for all who listen.
+#[derive(Debug)]
+struct OneEar {
+    lost: LossTeller,
+    ear: Arc<tokio::sync::Mutex<Box<dyn Losses>>>,
+}
+
+impl Default for OneEar {
+    fn default() -> Self {
+        let lost = LossTeller::default();
+        let ear = Arc::new(tokio::sync::Mutex::new(lost.listen()));
+        Self { lost, ear }
+    }
+}
+
+#[async_trait]
+impl Twist for OneEar {
+    async fn evict(
+        &self,
+        right: &Arc<dyn Backend>,
+        name: &LockName,
+        token: Token,
+    ) -> Result<bool, Error> {
+        let holder = right.inspect(name).await?;
+        let evicted = right.evict(name, token).await?;
+        if let Some(holder) = holder.filter(|_| evicted) {
+            self.lost.tell(holder.owner, Loss::Gone);
+        }
+        Ok(evicted)
+    }
+
+    fn losses(&self, _: &Arc<dyn Backend>) -> Box<dyn Losses> {
+        Box::new(SharedEar(self.ear.clone()))
+    }
+}
+
+#[derive(Debug)]
+struct SharedEar(Arc<tokio::sync::Mutex<Box<dyn Losses>>>);
+
+#[async_trait]
+impl Losses for SharedEar {
+    async fn next(&mut self) -> (Owner, Loss) {
+        self.0.lock().await.next().await
     }
 }

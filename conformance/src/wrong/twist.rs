@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_api::{
-    Acquired, Backend, Claim, Clock, Error, HandedOver, Holder, Lease, LockName, Loss, Names,
-    Owner, Profile, Released, Renewal, Ticket, Token, async_trait,
+    Acquired, Backend, Claim, Clock, Error, HandedOver, Holder, Lease, LockName, Losses, Names,
+    Profile, Released, Renewal, Ticket, Token, async_trait,
 };
 
 /// What a wrong driver does otherwise: each method gets the right driver, and by default asks it.
@@ -74,8 +74,8 @@ pub(crate) trait Twist: Debug + Send + Sync + 'static {
         answers
     }
 
-    async fn next_loss(&self, right: &Arc<dyn Backend>) -> (Owner, Loss) {
-        right.next_loss().await
+    fn losses(&self, right: &Arc<dyn Backend>) -> Box<dyn Losses> {
+        right.losses()
     }
 
     async fn inspect(
@@ -164,8 +164,8 @@ impl<T: Twist> Backend for Twisted<T> {
         self.twist.renew_all(&self.right, leases).await
     }
 
-    async fn next_loss(&self) -> (Owner, Loss) {
-        self.twist.next_loss(&self.right).await
+    fn losses(&self) -> Box<dyn Losses> {
+        self.twist.losses(&self.right)
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<Holder>, Error> {

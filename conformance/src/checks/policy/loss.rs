@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use leasehold::Locks;
 use leasehold_api::{Acquired, Error, ErrorKind, Instant, Loss, margin};
 
 use super::super::steps::{held, is_free, is_held_by, lease, now, pass, take};
@@ -26,7 +27,7 @@ checks! { Loss:
     lost_guard_stays_lost [policy], "D4.2", "what a renewal says after the deadline brings nothing back, and changes nothing of the next holder's";
     c33_renewal_answered_past_the_deadline_brings_nothing_back [policy], "D4.2", "a good renewal that began in time and is answered too late does not undo the loss";
     evicted_guard_learns_it_at_the_next_renewal [policy], "4.3", "the loss comes within a renewal's time, with its reason";
-    loss_seen_by_the_driver_is_told_at_once [policy], "next_loss", "the guard is lost with the driver's reason, and freed";
+    loss_seen_by_the_driver_is_told_at_once [policy], "4.5", "a guard is lost with the driver's reason, and freed, whichever client of the driver it is of";
     c21_c61_grant_after_its_deadline_is_refused [policy], "D4.2", "a grant that comes after its deadline is too late, and cleaned up";
     wait_goes_on_after_a_grant_that_came_too_late [policy], "D4.2, D4.5", "another owner gets the lock within the same wait, and keeps it while the late grant is cleaned up";
     frozen_holder_is_lost_at_first_look [policy], "D4.2, D4.7", "after a freeze of 2 TTLs the first look says lost, and the next holder is left alone";
@@ -224,14 +225,19 @@ async fn loss_seen_by_the_driver_is_told_at_once(bench: &Bench) -> Verdict {
     let (scripted, locks) = bench.scripted().await?;
     let client = bench.client().await?;
     let name = bench.name();
-    let guard = guard(bench, &locks, &name, 10).await?;
+    let others = Locks::with_backend(Arc::new(scripted.clone()));
+    let guard = super::steps::guard(bench, &locks, &name, 10).await?;
     let bystander = super::steps::guard(bench, &locks, &bench.name(), 10).await?;
-    scripted.lose(guard.owner(), Loss::SessionGone);
-    let start = now(&*client);
-    let loss = is_lost_between(bench, &*client, &guard, start, start).await?;
-    ensure!(loss == Loss::SessionGone, "the driver saw a dead session, the guard says {loss:?}");
+    let theirs = super::steps::guard(bench, &others, &bench.name(), 10).await?;
+    for guard in [guard, theirs] {
+        scripted.lose(guard.owner(), Loss::SessionGone);
+        let start = now(&*client);
+        let loss = is_lost_between(bench, &*client, &guard, start, start).await?;
+        ensure!(loss == Loss::SessionGone, "the driver saw a dead session, it says {loss:?}");
+        falls_free(bench, &*client, guard.name(), now(&*client)).await?;
+    }
     ensure!(bystander.is_held(), "another guard of the client is lost with it");
-    falls_free(bench, &*client, &name, now(&*client)).await
+    Ok(())
 }
 
 async fn c21_c61_grant_after_its_deadline_is_refused(bench: &Bench) -> Verdict {
