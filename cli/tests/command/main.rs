@@ -127,6 +127,7 @@ leasehold_conformance::tests! {
     telling::an_unreachable_server_is_told_at_once_on_a_terminal,
     telling::a_run_within_itself_is_warned_of,
     telling::a_certificate_that_is_not_trusted_ends_the_run_at_once,
+    telling::a_certificate_that_etcd_wants_and_does_not_get_is_asked_for,
     telling::a_frozen_server_is_told_as_one,
     telling::a_refusal_is_told_in_one_set_of_words,
     generated::help_of_each_verb_shows_an_example,

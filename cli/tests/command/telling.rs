@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_conformance::servers::Redis;
+use leasehold_conformance::servers::{Etcd, Redis};
 use leasehold_conformance::{Verdict, ensure};
 use rustix::process::Signal;
 
@@ -184,10 +184,23 @@ pub(crate) async fn a_run_within_itself_is_warned_of() -> Verdict {
 }
 
 pub(crate) async fn a_certificate_that_is_not_trusted_ends_the_run_at_once() -> Verdict {
-    let server = Redis::new().tls().start().await?;
+    let (redis, etcd) = (Redis::new().tls().start().await?, Etcd::new().tls().start().await?);
+    for server in [redis, etcd] {
+        let start = Instant::now();
+        let told = told(run(&server.tls().unwrap().url, &["trusted", "--", "true"])).await;
+        ensure!(told.code == Some(78) && told.err.contains("ertificate"), "{told:?}");
+        ensure!(start.elapsed() < Duration::from_secs(10), "after {:?}", start.elapsed());
+    }
+    Ok(())
+}
+
+pub(crate) async fn a_certificate_that_etcd_wants_and_does_not_get_is_asked_for() -> Verdict {
+    let server = Etcd::new().tls_with_certificates().start().await?;
+    let tls = server.tls().unwrap();
+    let url = with(&tls.url, &format!("tls_ca={}", tls.ca_file.display()));
     let start = Instant::now();
-    let told = told(run(&server.tls().unwrap().url, &["trusted", "--", "true"])).await;
-    ensure!(told.code == Some(78) && told.err.contains("ertificate"), "{told:?}");
+    let told = told(run(&url, &["wanted", "--", "true"])).await;
+    ensure!(told.code == Some(78) && told.err.contains("tls_cert, tls_key"), "{told:?}");
     ensure!(start.elapsed() < Duration::from_secs(10), "after {:?}", start.elapsed());
     Ok(())
 }
