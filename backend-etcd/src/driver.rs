@@ -20,6 +20,7 @@ use crate::probe::{Unfit, probe};
 use crate::profile::profile;
 use crate::reaper;
 use crate::sessions::Sessions;
+use crate::spare::Spares;
 use crate::standing::Standing;
 use crate::trace;
 use crate::watch::Watches;
@@ -47,6 +48,7 @@ pub(crate) struct Core {
     pub(crate) holdings: Arc<Holdings>,
     pub(crate) watches: Watches,
     pub(crate) standing: Standing,
+    pub(crate) spares: Arc<Spares>,
     profile: Profile,
 }
 
@@ -98,12 +100,13 @@ impl Etcd {
         for warning in &probed.warnings {
             trace::warning(&place, warning);
         }
-        let holdings = Arc::<Holdings>::default();
+        let (holdings, spares) = (Arc::<Holdings>::default(), Arc::<Spares>::default());
         let core = Arc::new(Core {
-            sessions: Sessions::new(keys.clone(), link.clone()),
+            sessions: Sessions::new(keys.clone(), link.clone(), spares.clone()),
             watches: Watches::new(link.clone(), keys.clone(), holdings.clone()),
             profile: profile(probed.ttl_floor, probed.warnings),
             standing: Standing::default(),
+            spares,
             keys,
             link,
             floor,

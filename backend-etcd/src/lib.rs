@@ -25,6 +25,7 @@ mod renew;
 mod said;
 mod session;
 mod sessions;
+mod spare;
 mod standing;
 mod stream;
 mod targets;

@@ -1,11 +1,13 @@
-//! The one task that gives back what nobody cared for in time, and tells of sessions that ended.
+//! The one task that gives back what nobody cared for in time, ends leases that came to no use, and
+//! tells of sessions that ended.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 
 use crate::driver::Core;
+use crate::session;
 
 const LOOKS_EVERY: Duration = Duration::from_millis(250);
 const AT_ONCE: usize = 64;
@@ -27,5 +29,11 @@ async fn look(core: &Arc<Core>) {
         let _ = core.give_back(ticket, None).await;
         core.standing.was_reaped(ticket.owner);
     });
-    join_all(give_back).await;
+    let spares = core.spares.take();
+    let end = spares.iter().map(|lease| async {
+        if session::revoke(&core.link, lease.id).await.is_err() {
+            core.spares.put_back(*lease);
+        }
+    });
+    join(join_all(give_back), join_all(end)).await;
 }

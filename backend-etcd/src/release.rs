@@ -12,6 +12,7 @@ use crate::driver::Core;
 use crate::error::Failure;
 use crate::record;
 use crate::session::{self, Late};
+use crate::spare::Spare;
 
 /// How often a release looks again because the key, or the epoch, changed under it.
 const ROUNDS: usize = 8;
@@ -160,11 +161,14 @@ impl Core {
         time: Ttl,
     ) -> Result<Result<(), Loss>, Failure> {
         let seconds = whole_seconds(time);
-        let granted = self
-            .link
+        // Dropped or refused before anything may be on it, nobody would know of it.
+        let mut spare = self.spares.ask(seconds);
+        let lease = spare.id();
+        self.link
             .call(patience(Duration::ZERO), |client| {
                 let mut leases = client.lease_client();
-                async move { leases.grant(seconds, Some(LeaseGrantOptions::new())).await }
+                let with_id = Some(LeaseGrantOptions::new().with_id(lease));
+                async move { leases.grant(seconds, with_id).await }
             })
             .await?;
         let place = self.keys.place(&ticket.name, ticket.owner);
@@ -177,32 +181,44 @@ impl Core {
                 match step {
                     Step::Again(seen) => key = seen,
                     Step::Done(outcome) => {
-                        session::revoke(&self.link, granted.id()).await?;
+                        self.end_spare(spare).await;
                         return Ok(outcome);
                     }
                 }
                 continue;
             };
-            let on_it = PutOptions::new().with_lease(granted.id());
+            let on_it = PutOptions::new().with_lease(lease);
             let closed = record::write_closed(floor);
             let txn = Txn::new()
                 .when([Compare::mod_revision(place.as_str(), CompareOp::Equal, created)])
                 .and_then([TxnOp::put(place.as_str(), closed, Some(on_it))])
                 .or_else([TxnOp::get(place.as_str(), None)]);
-            let answer = self.txn(patience(Duration::ZERO), &txn).await?;
-            if answer.succeeded() {
-                return Ok(Ok(()));
+            spare.may_be_used();
+            let answer = self.txn(patience(Duration::ZERO), &txn).await;
+            match &answer {
+                Ok(answer) if answer.succeeded() => return Ok(Ok(())),
+                // The write that took the last space has been done.
+                Err(failure) if failure.is_indeterminate() || failure.is_no_space() => {}
+                _ => spare.is_unused(),
             }
+            let answer = answer?;
             let found = gets(&answer).next().and_then(|mut kvs| kvs.pop());
             key = match read(ticket, found.as_ref()) {
                 Step::Again(seen) => seen,
                 Step::Done(outcome) => {
-                    session::revoke(&self.link, granted.id()).await?;
+                    self.end_spare(spare).await;
                     return Ok(outcome);
                 }
             };
         }
         Err(Failure::Contended)
+    }
+
+    /// Ends a lease that came to no use; what fails is left to the reaper.
+    async fn end_spare(&self, spare: Spare<'_>) {
+        if session::revoke(&self.link, spare.id()).await.is_ok() {
+            spare.keep();
+        }
     }
 
     async fn look(&self, place: &str) -> Result<Option<KeyValue>, Failure> {

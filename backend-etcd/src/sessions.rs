@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use etcd_client::PutOptions;
+use etcd_client::{LeaseGrantOptions, PutOptions};
 use leasehold_api::{BootClock, Clock, Owner};
 
 use crate::error::Failure;
@@ -12,6 +12,7 @@ use crate::floor::revision;
 use crate::keys::Keys;
 use crate::link::Link;
 use crate::session::{Late, Session};
+use crate::spare::Spares;
 
 /// How many lengths have a shared lease.
 const MOST: usize = 8;
@@ -21,6 +22,7 @@ const MOST: usize = 8;
 pub(crate) struct Sessions {
     keys: Arc<Keys>,
     link: Link,
+    spares: Arc<Spares>,
     by_length: Mutex<HashMap<i64, Arc<Session>>>,
     /// Those that have ended and may still be there.
     retired: Mutex<Vec<Arc<Session>>>,
@@ -31,10 +33,10 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    pub(crate) fn new(keys: Arc<Keys>, link: Link) -> Self {
+    pub(crate) fn new(keys: Arc<Keys>, link: Link, spares: Arc<Spares>) -> Self {
         let (by_length, retired, untold) = (Mutex::default(), Mutex::default(), Mutex::default());
         let opening = tokio::sync::Mutex::default();
-        Self { keys, link, by_length, retired, untold, opening }
+        Self { keys, link, spares, by_length, retired, untold, opening }
     }
 
     /// The session for claims of so many seconds, fresh enough to join: at least two thirds of it
@@ -125,14 +127,18 @@ impl Sessions {
         }
         let begun = BootClock.now();
         let patience = Duration::from_secs(1);
+        // Dropped or refused before others know of it, nobody would.
+        let spare = self.spares.ask(seconds);
+        let id = spare.id();
         let granted = self
             .link
             .call(patience, |client| {
                 let mut leases = client.lease_client();
-                async move { leases.grant(seconds, None).await }
+                let with_id = Some(LeaseGrantOptions::new().with_id(id));
+                async move { leases.grant(seconds, with_id).await }
             })
             .await?;
-        let (id, ttl) = (granted.id(), Duration::from_secs(granted.ttl().unsigned_abs()));
+        let ttl = Duration::from_secs(granted.ttl().unsigned_abs());
         let epoch_key = self.keys.session(id);
         let put = self
             .link
@@ -146,6 +152,7 @@ impl Sessions {
         let session = Arc::new(Session::new(id, epoch_key, ttl, begun, epoch));
         self.retire();
         self.by_length().insert(seconds, session.clone());
+        spare.keep();
         Ok(Some(session))
     }
 

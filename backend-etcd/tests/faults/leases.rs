@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
 use leasehold_api::{Acquired, Loss, Renewal};
-use leasehold_conformance::proxy::{Framing, Proxy};
+use leasehold_conformance::proxy::{Action, Direction, Framing, Match, Proxy};
 use leasehold_conformance::{Failure, Verdict, ensure};
 use tokio::time::timeout;
 
@@ -195,4 +195,34 @@ pub(crate) async fn a_waiter_behind_dead_ones_gets_the_lock_when_their_leases_en
     let claims = place.claims(guard.name()).await?;
     ensure!(claims.len() == 1 && claims[0].owner == Some(guard.owner()), "{claims:?}");
     Ok(guard.release().await?)
+}
+
+pub(crate) async fn a_close_that_is_dropped_leaves_no_lease_for_its_time() -> Verdict {
+    let (_server, place) = own(quick()).await?;
+    let proxy = Proxy::start(place.members[0], Framing::Grpc).await?;
+    let client = connect(&[proxy.addr()], "faults").await?;
+    let lease = take(&*client, &claim("a", LONG)).await?;
+    // What it asks for first is granted, and not answered.
+    let ticket = lease.ticket();
+    let granted = proxy.on(Direction::ToClient, Match::answers(), Action::Hold);
+    tokio::select! {
+        answer = client.release(&ticket, Some(3 * LONG)) => panic!("{answer:?}"),
+        () = granted.fired() => {}
+    }
+    let bare = async || -> Result<Vec<_>, Failure> {
+        let leases = place.truth.leases().await?;
+        Ok(leases.into_iter().filter(|lease| lease.keys.is_empty()).collect())
+    };
+    ensure!(bare().await?.len() == 1, "the test shows nothing: {:?}", bare().await?);
+    proxy.deliver(Direction::ToClient);
+    let begun = Instant::now();
+    while !bare().await?.is_empty() {
+        ensure!(begun.elapsed() < LONG / 2, "nobody ends {:?}", bare().await?);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // The lock is untouched.
+    let claims = place.claims(&lease.name).await?;
+    ensure!(claims.len() == 1 && !claims[0].is_closed(), "{claims:?}");
+    client.release(&ticket, None).await?;
+    Ok(())
 }

@@ -32,6 +32,7 @@ leasehold_conformance::tests! {
     leases::a_key_deleted_under_its_holder_is_lost_within_a_second,
     leases::a_key_overwritten_under_its_holder_is_lost_within_a_second,
     leases::a_waiter_behind_dead_ones_gets_the_lock_when_their_leases_end,
+    leases::a_close_that_is_dropped_leaves_no_lease_for_its_time,
     sessions::a_key_on_a_session_that_ended_is_claimed_anew,
     sessions::a_session_that_ends_while_another_is_opened_is_told,
     sessions::a_hand_over_from_a_lease_of_its_own_leaves_none_behind,
