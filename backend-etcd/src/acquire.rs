@@ -179,7 +179,9 @@ impl Core {
         }
         match (&seen.first, enters) {
             (Some(_), false) => {
-                if self.sessions.late(claim.owner).is_none() {
+                // What was to carry its key goes, too; else it is given back later.
+                let is_own = matches!(carrier, Carrier::Own(_));
+                if self.settle(claim.owner, is_own).await {
                     self.standing.is_over(claim.owner);
                 }
                 self.held(&seen).await.map(Step::Done)

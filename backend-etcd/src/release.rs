@@ -239,6 +239,7 @@ impl Core {
             if session::revoke(&self.link, OwnLease::number(owner)).await.is_err() {
                 return false;
             }
+            self.standing.is_not_on_its_own(owner);
         }
         self.sessions.late(owner).is_none()
     }

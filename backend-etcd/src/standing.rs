@@ -83,6 +83,13 @@ impl Standing {
         }
     }
 
+    /// That lease has ended, and nothing can come to be on it.
+    pub(crate) fn is_not_on_its_own(&self, owner: Owner) {
+        if let Some(entry) = self.entries().get_mut(&owner) {
+            entry.own = false;
+        }
+    }
+
     pub(crate) fn may_be_on_its_own(&self, owner: Owner) -> bool {
         self.entries().get(&owner).is_some_and(|entry| entry.own)
     }
@@ -171,6 +178,8 @@ mod tests {
         // A later attempt may have joined a shared lease, which nothing ends.
         standing.is_on_its_own(owner);
         assert_eq!(standing.left_behind(10).len(), 1);
-        assert!(standing.may_be_on_its_own(owner), "till it is over");
+        assert!(standing.may_be_on_its_own(owner), "till that has ended");
+        standing.is_not_on_its_own(owner);
+        assert!(!standing.may_be_on_its_own(owner), "nothing is left to revoke");
     }
 }

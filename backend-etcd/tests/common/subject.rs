@@ -99,6 +99,10 @@ impl Place {
         }
     }
 
+    fn is_own(&self) -> bool {
+        matches!(self, Self::Server(Held::Own(_)) | Self::Cluster(Held::Own(_)))
+    }
+
     fn addresses(&self) -> Vec<SocketAddr> {
         match self {
             Self::Server(server) => vec![server.get().addr()],
@@ -180,7 +184,15 @@ impl Store for EtcdStore {
         let claims = self.truth.claims(&self.keys, name).await?;
         // What follows the last slash is whose it is.
         let of_whom = |key: &str| key.rfind('/').map_or(key.len(), |slash| slash);
-        Ok(claims.iter().map(|claim| claim.key[..of_whom(&claim.key)].to_owned()).collect())
+        let mut left: Vec<_> =
+            claims.iter().map(|claim| claim.key[..of_whom(&claim.key)].to_owned()).collect();
+        if self.place.is_own() {
+            // Where other checks run, it is one of theirs that has no key yet.
+            let leases = self.truth.leases().await?;
+            let bare = leases.iter().filter(|lease| lease.keys.is_empty());
+            left.extend(bare.map(|lease| format!("a lease without a key: {lease:?}")));
+        }
+        Ok(left)
     }
 
     async fn connections(&self) -> Result<usize, Failure> {

@@ -1,17 +1,20 @@
 //! What is left behind.
 
 use futures_util::future::try_join_all;
+use leasehold_api::HandedOver;
 
-use super::steps::{give_up, held, is_free, kept, pass, queue, release, renew, take};
+use super::steps::{by_owner, give_up, held, is_free, kept, pass, queue, release, renew, take};
 use crate::bench::Bench;
+use crate::cancel::drop_after;
 use crate::effort::rounds;
 use crate::ensure;
 use crate::table::checks;
-use crate::verdict::Verdict;
+use crate::verdict::{Failure, Verdict};
 
 checks! { Resources:
     released_name_leaves_nothing, "6.6", "after release, waiters that gave up and a close that opened, the store keeps nothing of the name";
     expired_name_leaves_nothing, "6.6", "after holder and waiters crashed, the store keeps nothing of the name for long";
+    leases_that_simply_end_leave_nothing [private], "6.6, 5.4", "of locks without renewal, released, tried in vain, waited for, handed over, and dropped at each step, the store keeps nothing";
     released_names_are_not_listed, "list", "200 names taken and released are free and not listed";
     f80_c73_many_names_that_expire_leave_nothing [private], "6.6", "of thousands of names that were taken and expired, the store keeps nothing";
     f80_many_locks_need_no_more_connections [private], "8.1", "thousands of held names, 200 of them waited for, use as many connections as one";
@@ -55,6 +58,44 @@ async fn expired_name_leaves_nothing(bench: &Bench) -> Verdict {
     pass(&*client, kept(&*client, bench.ttl()) * 2 + bench.late()).await;
     let left = bench.store().leftovers(&name).await?;
     ensure!(left.is_empty(), "the store keeps {left:?}");
+    Ok(())
+}
+
+async fn leases_that_simply_end_leave_nothing(bench: &Bench) -> Verdict {
+    let [client, other] = bench.clients().await?;
+    let name = bench.name();
+    bench.store().leftovers(&name).await?;
+    let claim = || bench.long_claim(&name, 30).with_keep_alive(false);
+    let nothing_is_left = async |after: &str| {
+        let left = bench.store().leftovers(&name).await?;
+        ensure!(left.is_empty(), "after {after} the store keeps {left:?}");
+        Ok::<_, Failure>(())
+    };
+    let lease = take(&*client, &claim()).await?;
+    release(&*client, &lease.ticket()).await?;
+    nothing_is_left("a release").await?;
+    let lease = take(&*client, &claim()).await?;
+    held(&*other, &claim()).await?;
+    release(&*client, &lease.ticket()).await?;
+    nothing_is_left("a try in vain").await?;
+    let (lease, waits) = (take(&*client, &claim()).await?, claim());
+    queue(&*other, &waits).await?;
+    give_up(&*other, &waits).await?;
+    release(&*client, &lease.ticket()).await?;
+    nothing_is_left("a wait").await?;
+    let (lease, next) = (take(&*client, &claim()).await?, claim());
+    let answer = client.hand_over(&lease, &next, false).await?;
+    ensure!(matches!(answer, HandedOver::Granted(_)), "{answer:?}");
+    release(&*client, &by_owner(&next)).await?;
+    nothing_is_left("a hand-over").await?;
+    for polls in 1..6 {
+        let claim = claim();
+        drop_after(polls, client.acquire(&claim)).await;
+        pass(&*client, bench.step()).await;
+        // It may have got nothing.
+        let _ = client.release(&by_owner(&claim), None).await?;
+        nothing_is_left(&format!("a drop at poll {polls}")).await?;
+    }
     Ok(())
 }
 
