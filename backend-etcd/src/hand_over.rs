@@ -89,6 +89,9 @@ impl Core {
                 self.carrier_ended(carrier);
                 return Ok(Step::Again);
             }
+            Err(failure) if failure.is_no_space() => {
+                return self.without_space_for_more(round, &attempt, &old, failure).await;
+            }
             // Nobody waits for the name any more, so it is released.
             Err(Failure::GivenUp) => {
                 let released = self.give_back(&round.lease.ticket(), None).await?;
@@ -118,6 +121,40 @@ impl Core {
                 self.after_no_swap(round, &attempt, &seen, found, yields).await
             }
         }
+    }
+
+    /// Without space nothing is swapped any more. But the swap that took the last of it was done,
+    /// and is refused all the same; and so is one that was done before, and is sent again.
+    async fn without_space_for_more(
+        &self,
+        round: &Round<'_>,
+        attempt: &Attempt<'_>,
+        old: &str,
+        failure: Failure,
+    ) -> Result<Step, Failure> {
+        let mut look = attempt.look_around(true);
+        look.push(TxnOp::get(old, None));
+        let answer = self.txn(patience(round.claim.ttl.get()), &Txn::new().and_then(look)).await?;
+        let mut seen = empty(revision(&answer)?);
+        let mut gets = gets(&answer);
+        seen.read_look(&mut gets)?;
+        let found = gets.next().and_then(|mut kvs| kvs.pop());
+        if found.as_ref().is_some_and(|found| found.mod_revision() == round.created) {
+            return Err(failure);
+        }
+        if let Some(own) = &seen.own
+            && let Some(record) = untouched_record(own)
+            && own.lease() == attempt.carrier.lease()
+            && seen.first.as_ref().is_some_and(|first| first.key() != own.key())
+        {
+            let carrier = attempt.carrier.clone();
+            let mine = Mine { created: own.create_revision(), floor: record.floor, carrier };
+            let before = self.before(attempt, &seen);
+            let (name, owner) = (&round.claim.name, round.claim.owner);
+            self.watches.entered(name, owner, mine, before, seen.revision);
+            return Ok(Step::Done(HandedOver::Yielded));
+        }
+        self.after_no_swap(round, attempt, &seen, found, false).await
     }
 
     /// Nothing was changed: because the old key is not mine, because the new one is there already,

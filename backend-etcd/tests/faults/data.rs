@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::iter;
-use leasehold_api::{Claim, Error, ErrorKind, Names, Renewal, Ticket, Token};
+use leasehold_api::{Claim, Error, ErrorKind, HandedOver, Names, Renewal, Ticket, Token};
 use leasehold_conformance::proxy::{Action, Direction, Framing, Match, Proxy};
 use leasehold_conformance::servers::{Etcd, Snapshot};
 use leasehold_conformance::{Failure, Verdict, ensure};
@@ -157,6 +157,33 @@ pub(crate) async fn f50_without_space_each_verb_does_what_is_documented() -> Ver
         ensure!(place.claims(&lease.name).await?.is_empty(), "it is free");
     }
     ensure!(client.fencing_token(&name("a")).await? >= Some(c.token), "a read");
+    Ok(())
+}
+
+/// The write that takes the last space is done, and refused all the same. It is as one that was done
+/// before, and is sent again.
+pub(crate) async fn a_hand_over_that_was_done_is_found_without_space() -> Verdict {
+    let (_server, place) = own(subject::quick().quota(1 << 20)).await?;
+    let proxy = Proxy::start(place.members[0], Framing::Grpc).await?;
+    let client = connect(&[proxy.addr()], "faults").await?;
+    let (lease, next) = (take(&*client, &claim("a", LONG)).await?, claim("a", LONG));
+    let lost = proxy.on(Direction::ToClient, Match::answers(), Action::Drop);
+    tokio::select! {
+        answer = client.hand_over(&lease, &next, false) => {
+            return Err(Failure::failed(format!("{answer:?}")));
+        }
+        () = lost.fired() => {}
+    }
+    place.truth.fill("filling/").await?;
+    let answer = client.hand_over(&lease, &next, false).await?;
+    let claims = place.claims(&lease.name).await?;
+    ensure!(claims.len() == 1 && claims[0].owner == Some(next.owner), "{claims:?}");
+    let token = match answer {
+        HandedOver::Granted(grant) => grant.token,
+        answer => return Err(Failure::failed(format!("{answer:?}"))),
+    };
+    ensure!(claims[0].token() == Some(token), "{token} of {claims:?}");
+    client.release(&new_ticket(&next), None).await?;
     Ok(())
 }
 

@@ -49,6 +49,7 @@ leasehold_conformance::tests! {
     data::f46_c106_compaction_loses_neither_holder_nor_waiter,
     data::f50_without_space_locks_are_refused_and_old_ones_stay,
     data::f50_without_space_each_verb_does_what_is_documented,
+    data::a_hand_over_that_was_done_is_found_without_space,
     data::what_was_granted_at_the_second_try_is_released_without_space,
     data::who_waits_without_space_stays_when_tokens_fall_behind_the_clock,
     data::f52_c117_tokens_rise_over_a_restored_snapshot,
