@@ -70,5 +70,6 @@ leasehold_conformance::tests! {
     users::c111_a_changed_password_leaves_no_lock_behind,
     users::c112_tokens_that_end_while_idle_cost_neither_holder_nor_waiter,
     users::c120_members_that_restart_with_users_keep_their_holders,
+    users::users_may_be_confined_to_a_prefix,
     users::a_watch_that_an_old_token_is_refused_is_opened_by_a_new_one,
 }

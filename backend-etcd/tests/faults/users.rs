@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::Locks;
-use leasehold_api::{Backend, ErrorKind};
+use leasehold_api::{Backend, ErrorKind, HandedOver, Names, Renewal, Token};
 use leasehold_conformance::{Failure, Verdict, ensure, long};
 use leasehold_etcd::{Etcd, Options};
 use tokio::time::timeout;
@@ -114,5 +114,51 @@ pub(crate) async fn a_watch_that_an_old_token_is_refused_is_opened_by_a_new_one(
     take(&far, &waits).await?;
     let calls = place.truth.calls().await?.since(&before);
     ensure!(calls.requests("Txn") == 0, "the watch has told its turn: {calls:?}");
+    Ok(())
+}
+
+/// As the README says what a user needs.
+pub(crate) async fn users_may_be_confined_to_a_prefix() -> Verdict {
+    let (_server, place) = own(quick().root_password(PASSWORD)).await?;
+    place.truth.add_user("confined", "pw", "faults:").await?;
+    let connect = async |prefix: &str| {
+        let options = Options::new(place.members.iter().map(ToString::to_string));
+        Etcd::connect(options.with_prefix(prefix).with_user("confined", "pw")).await
+    };
+    let error = connect("theirs").await.expect_err("it is another's prefix");
+    ensure!(error.kind() == ErrorKind::Auth, "{error:?}");
+    ensure!(error.code() == Some("PERMISSION_DENIED"), "{error:?}");
+    let client = connect("faults").await?;
+    for keep_alive in [true, false] {
+        let claim = |name| claim(name, 10 * TTL).with_keep_alive(keep_alive);
+        let first = take(&client, &claim("a")).await?;
+        let waiter = claim("a").with_queue(true);
+        enter(&client, &waiter).await?;
+        let renewal = client.renew(&first).await?;
+        ensure!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
+        ensure!(client.inspect(&first.name).await?.is_some(), "it is held");
+        ensure!(client.list("").await?.len() == 1, "it is listed");
+        client.release(&first.ticket(), None).await?;
+        timeout(10 * SECOND, client.wake(&waiter)).await?;
+        let second = take(&client, &waiter).await?;
+        let third = claim("a");
+        let answer = client.hand_over(&second, &third, false).await?;
+        ensure!(matches!(answer, HandedOver::Granted(_)), "{answer:?}");
+        let third = take(&client, &third).await?;
+        let above = Token::new(third.token.get() + 1_000)?;
+        client.raise_tokens(Names::All, above).await?;
+        ensure!(client.fencing_token(&third.name).await? >= Some(above), "it was raised");
+        ensure!(client.evict(&third.name, third.token).await?, "it is evicted");
+        client.release(&third.ticket(), None).await?;
+        let closes = take(&client, &claim("b")).await?;
+        client.release(&closes.ticket(), Some(TTL)).await?;
+        place.claims_are(&closes.name, 0, TTL + LATE).await?;
+    }
+    // What it holds it is told of.
+    let locks = Locks::with_backend(Arc::new(client));
+    let guard = locks.lock("c")?.ttl(30 * TTL).acquire().await?;
+    let claims = place.claims(guard.name()).await?;
+    place.truth.delete(&claims[0].key).await?;
+    timeout(10 * SECOND, guard.lost()).await?;
     Ok(())
 }
