@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use etcd_client::{Client, GetOptions};
+use etcd_client::{Client, GetOptions, KvClient, LeaseClient};
 
 use crate::error::Failure;
 use crate::link::Link;
@@ -39,7 +39,8 @@ pub(crate) async fn keep_alive(link: &Link, lease: i64, ttl: Duration) -> Result
     let key = format!("{}:", link.options().prefix);
     for _ in 0..ATTEMPTS {
         let before = link.terms().get();
-        let ask = |client| ask(client, lease, key.clone());
+        let ask =
+            |client: &Client| ask(client.lease_client(), client.kv_client(), lease, key.clone());
         let after = link.call(ttl / 6, ask).await?;
         let after = after.ok_or(Failure::Answer("an answer has no header"))?;
         link.terms().saw(after);
@@ -52,11 +53,12 @@ pub(crate) async fn keep_alive(link: &Link, lease: i64, ttl: Duration) -> Result
 
 /// Which member answered, and the term that it was in after the keepalive.
 async fn ask(
-    client: Client,
+    mut leases: LeaseClient,
+    mut kv: KvClient,
     lease: i64,
     key: String,
 ) -> Result<Option<(u64, u64)>, etcd_client::Error> {
-    client.lease_client().keep_alive(lease).await?;
-    let read = client.kv_client().get(key, Some(GetOptions::new().with_count_only())).await?;
+    leases.keep_alive(lease).await?;
+    let read = kv.get(key, Some(GetOptions::new().with_count_only())).await?;
     Ok(read.header().map(|header| (header.member_id(), header.raft_term())))
 }

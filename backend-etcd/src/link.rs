@@ -105,7 +105,7 @@ impl Link {
     pub(crate) async fn call<T, F>(
         &self,
         patience: Duration,
-        request: impl Fn(Client) -> F,
+        request: impl Fn(&Client) -> F,
     ) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, etcd_client::Error>>,
@@ -115,7 +115,7 @@ impl Link {
         let mut new_token = self.0.options.user.is_some();
         loop {
             let wire = self.wire().await?;
-            let answer = self.answer(&wire, patience.min(limit / 2), request(wire.client.clone()));
+            let answer = self.answer(&wire, patience.min(limit / 2), request(&wire.client));
             let failure = match answer.await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
