@@ -6,22 +6,21 @@ use std::time::{Duration, Instant};
 
 use leasehold::Locks;
 use leasehold_conformance::Failure;
-use leasehold_conformance::servers::{Redis, Server, Way};
-use leasehold_conformance::truth::RedisTruth;
 
-use crate::figures::{median, now, processors, quantile};
+use crate::figures::{now, processors, quantile};
 use crate::fleet::{Worker, in_line};
 use crate::line::{self, By, Line, Slice};
-use crate::pair;
+use crate::pair::{self, Rate};
 use crate::plan::Plan;
 use crate::raw::Raw;
-use crate::report::{HandOver, Held, Pair, Report};
+use crate::report::{HandOver, Held, Pair, Ratio, Report};
+use crate::under::{Kind, Under};
 use crate::worker::{Answer, Ask};
 
 /// Until all workers have begun: they open the limit's connections first.
 const LEAD: Duration = Duration::from_millis(100);
 
-/// Measures, with `program` (this crate's) for the worker processes.
+/// Measures on a server of this kind, with `program` (this crate's) for the worker processes.
 ///
 /// # Errors
 ///
@@ -30,8 +29,8 @@ const LEAD: Duration = Duration::from_millis(100);
 /// # Cancel safety
 ///
 /// Dropping it ends its server and its workers.
-pub async fn measure(plan: &Plan, program: &Path) -> Result<Report, Failure> {
-    let bench = Bench::new(plan).await?;
+pub async fn measure(kind: Kind, plan: &Plan, program: &Path) -> Result<Report, Failure> {
+    let bench = Bench::new(kind, plan).await?;
     let busy = processors()?;
     let mut pairs = Vec::new();
     for &tasks in &plan.tasks {
@@ -41,18 +40,18 @@ pub async fn measure(plan: &Plan, program: &Path) -> Result<Report, Failure> {
     for &waiters in &plan.waiters {
         local.push(bench.hand_over(waiters, &mut []).await?);
     }
-    let start = |_| Worker::start(program, bench.server.url());
+    let start = |_| Worker::start(program, bench.under.url());
     let mut workers: Vec<Worker> = (0..plan.processes).map(start).collect::<Result<_, _>>()?;
     let mut processes = Vec::new();
     for &waiters in &plan.waiters {
         processes.push(bench.hand_over(waiters, &mut workers).await?);
     }
     drop(workers);
-    let held = bench.held(Worker::start(program, bench.server.url())?).await?;
+    let held = bench.held(Worker::start(program, bench.under.url())?).await?;
     let (all, stolen) = processors()?;
     let stolen = (stolen - busy.1) as f64 / (all - busy.0).max(1) as f64;
-    let version = bench.version().await?;
-    Ok(Report { version, stolen, pairs, local, over: plan.processes, processes, held })
+    let version = bench.under.version().await?;
+    Ok(Report { kind, version, stolen, pairs, local, over: plan.processes, processes, held })
 }
 
 /// Uncontended pairs of the lock, or of the raw limit, for a profiler to look at.
@@ -64,9 +63,14 @@ pub async fn measure(plan: &Plan, program: &Path) -> Result<Report, Failure> {
 /// # Cancel safety
 ///
 /// Dropping it ends its server.
-pub async fn only_pairs(lock: bool, tasks: usize, length: Duration) -> Result<String, Failure> {
+pub async fn only_pairs(
+    kind: Kind,
+    lock: bool,
+    tasks: usize,
+    length: Duration,
+) -> Result<String, Failure> {
     let plan = Plan::full();
-    let bench = Bench::new(&plan).await?;
+    let bench = Bench::new(kind, &plan).await?;
     let rate = if lock {
         pair::by_lock(&bench.locks, tasks, length).await?
     } else {
@@ -81,20 +85,17 @@ pub async fn only_pairs(lock: bool, tasks: usize, length: Duration) -> Result<St
 
 struct Bench<'a> {
     plan: &'a Plan,
-    server: Server,
-    truth: RedisTruth,
+    under: Under,
     locks: Locks,
     raw: Arc<Raw>,
 }
 
 impl<'a> Bench<'a> {
-    async fn new(plan: &'a Plan) -> Result<Self, Failure> {
-        // A container's network would be measured with it.
-        let server = Redis::new().start_by(Way::Process).await?;
-        let truth = RedisTruth::connect(server.url()).await?;
-        let locks = leasehold::connect(server.url()).await?;
-        let raw = Arc::new(Raw::new(server.url()).await?);
-        Ok(Self { plan, server, truth, locks, raw })
+    async fn new(kind: Kind, plan: &'a Plan) -> Result<Self, Failure> {
+        let under = Under::start(kind).await?;
+        let locks = leasehold::connect(under.url()).await?;
+        let raw = Arc::new(Raw::new(under.url()).await?);
+        Ok(Self { plan, under, locks, raw })
     }
 
     async fn pair(&self, tasks: usize) -> Result<Pair, Failure> {
@@ -102,9 +103,9 @@ impl<'a> Bench<'a> {
         let (mut pairs, mut requests) = (0, 0);
         for round in 0..=self.plan.rounds {
             let by_raw = pair::by_raw(&self.raw, tasks, self.plan.slice).await?;
-            let before = self.requests().await?;
+            let before = self.under.requests().await?;
             let by_lock = pair::by_lock(&self.locks, tasks, self.plan.slice).await?;
-            requests += self.requests().await? - before;
+            requests += self.under.requests().await? - before;
             pairs += by_lock.pairs;
             // The first round warms up.
             if round > 0 {
@@ -112,12 +113,13 @@ impl<'a> Bench<'a> {
                 lock.push(by_lock);
             }
         }
-        let both = || limit.iter().zip(&lock);
+        let all = |rates: &[Rate], of: fn(&Rate) -> f64| rates.iter().map(of).collect::<Vec<_>>();
+        let speed = |rate: &Rate| rate.speed;
+        let processor = |rate: &Rate| rate.processor;
         Ok(Pair {
             tasks,
-            speed: (median(limit.iter().map(|r| r.speed)), median(lock.iter().map(|r| r.speed))),
-            ratio: median(both().map(|(limit, lock)| lock.speed / limit.speed)),
-            processor: median(both().map(|(limit, lock)| lock.processor / limit.processor)),
+            speed: Ratio::of(&all(&limit, speed), &all(&lock, speed)),
+            processor: Ratio::of(&all(&limit, processor), &all(&lock, processor)),
             requests: requests as f64 / pairs as f64,
         })
     }
@@ -129,11 +131,11 @@ impl<'a> Bench<'a> {
         let mut requests = 0;
         for round in 0..=self.plan.rounds {
             let by_token = self.slice(By::Token, waiters, workers).await?;
-            let before = self.requests().await?;
+            let before = self.under.requests().await?;
             let by_lock = self.slice(By::Lock, waiters, workers).await?;
             // The first round warms up, and subscribes.
             if round > 0 {
-                requests += self.requests().await? - before;
+                requests += self.under.requests().await? - before;
                 limits.push(by_token.speed);
                 locks.push(by_lock.speed);
                 limit.add(by_token);
@@ -142,8 +144,7 @@ impl<'a> Bench<'a> {
         }
         Ok(HandOver {
             waiters,
-            speed: (median(limits.iter().copied()), median(locks.iter().copied())),
-            ratio: median(limits.iter().zip(&locks).map(|(limit, lock)| lock / limit)),
+            speed: Ratio::of(&limits, &locks),
             requests: requests as f64 / lock.turns as f64,
             fairness: (limit.fairness(), lock.fairness()),
             gap: (lock.gap(0.5), lock.gap(0.99)),
@@ -153,13 +154,13 @@ impl<'a> Bench<'a> {
 
     async fn slice(&self, by: By, waiters: usize, workers: &mut [Worker]) -> Result<Line, Failure> {
         let name = "line".to_owned();
-        self.truth.delete(&name).await?;
-        self.truth.command(&["RPUSH", &name, "1"]).await?;
+        let since = self.under.begin_line(&name).await?;
         let begin = now() + LEAD;
-        let slice = Slice { by, name, first: 0, waiters, begin, end: begin + self.plan.slice };
+        let end = begin + self.plan.slice;
+        let slice = Slice { by, name, first: 0, waiters, among: waiters, since, begin, end };
         let turns = match (workers.is_empty(), by) {
             (true, By::Lock) => line::by_lock(&self.locks, &slice).await?,
-            (true, By::Token) => line::by_token(self.server.url(), &slice).await?,
+            (true, By::Token) => line::by_token(self.under.url(), &slice).await?,
             (false, _) => in_line(workers, waiters, &slice).await?,
         };
         Line::of(turns, waiters, &slice)
@@ -167,17 +168,23 @@ impl<'a> Bench<'a> {
 
     async fn held(&self, mut worker: Worker) -> Result<Held, Failure> {
         let Plan { held: locks, ttl, .. } = *self.plan;
+        let before = self.under.memory().await?;
         let Answer::Held(bytes) = worker.ask(&Ask::Hold(locks, ttl)).await? else {
             return Err(Failure::failed("a worker answered something else"));
         };
+        self.under.watches(locks).await?;
+        let after = self.under.memory().await?;
+        let grown = before.zip(after).map(|(before, after)| after.saturating_sub(before));
+        let server_bytes = grown.map(|grown| grown as usize / locks);
         // Whole rounds of the guards' own renewals.
         let window = ttl;
-        let before = self.requests().await?;
+        let before = self.under.requests().await?;
         tokio::time::sleep(window).await;
-        let requests = self.requests().await? - before;
+        let requests = self.under.requests().await? - before;
         let requests_per_second = requests as f64 / window.as_secs_f64();
 
         worker.ask(&Ask::Lease(locks)).await?;
+        self.under.watches(locks).await?;
         let mut alone = Vec::new();
         let (mut limit, mut lock) = (Rounds::default(), Rounds::default());
         for _ in 0..self.plan.rounds {
@@ -189,6 +196,7 @@ impl<'a> Bench<'a> {
             locks,
             ttl,
             bytes,
+            server_bytes,
             round: (quantile(&mut limit.took, 0.5), quantile(&mut lock.took, 0.5)),
             requests: lock.requests as f64 / lock.took.len() as f64,
             requests_per_second,
@@ -202,12 +210,12 @@ impl<'a> Bench<'a> {
 
     /// Rounds of renewals in the worker, while this process is a bystander.
     async fn rounds(&self, to: &mut Rounds, worker: &mut Worker, by: By) -> Result<(), Failure> {
-        let before = self.requests().await?;
+        let before = self.under.requests().await?;
         let bystander = to.bystander.len();
         let ask = Ask::Renew(by, self.plan.slice);
         let answer = self.acquires(&mut to.bystander, worker.ask(&ask)).await??;
         let own = to.bystander.len() - bystander;
-        to.requests += self.requests().await? - before - 2 * own as u64;
+        to.requests += self.under.requests().await? - before - 2 * own as u64;
         let Answer::Rounds(took) = answer else {
             return Err(Failure::failed("a worker answered something else"));
         };
@@ -234,19 +242,6 @@ impl<'a> Bench<'a> {
                 () = tokio::time::sleep(Duration::from_millis(1)) => {}
             }
         }
-    }
-
-    /// How many scripts the server ran.
-    async fn requests(&self) -> Result<u64, Failure> {
-        let commands = self.truth.commands().await?;
-        Ok(commands.calls("evalsha") + commands.calls("eval"))
-    }
-
-    async fn version(&self) -> Result<String, Failure> {
-        let answer = self.truth.command(&["INFO", "server"]).await?;
-        let text: String = redis::from_redis_value(answer)?;
-        let version = text.lines().find_map(|line| line.strip_prefix("redis_version:"));
-        Ok(version.unwrap_or("of unknown version").to_owned())
     }
 }
 

@@ -8,7 +8,7 @@ use leasehold_api::{Acquired, Claim, Lease, Owner, Renewal, Ttl};
 use leasehold_conformance::{Failure, Verdict, ensure};
 
 use crate::line::By;
-use crate::raw::Raw;
+use crate::raw::{Raw, RawLeases};
 
 const AT_ONCE: usize = 250;
 
@@ -54,7 +54,7 @@ pub(crate) struct Leases {
     locks: Locks,
     leases: Vec<Lease>,
     raw: Raw,
-    raw_leases: Vec<(String, String)>,
+    raw_leases: RawLeases,
 }
 
 impl Leases {

@@ -1,7 +1,7 @@
 //! How fast `leasehold` is, beside the raw limit of the same server in the same run.
 //!
-//! Machines are noisy, so only ratios count: limit and lock alternate in short slices, and a ratio
-//! is the median of those of neighbouring slices. `cargo run --release -p leasehold-bench` writes
+//! Machines are noisy, so only ratios count: limit and lock alternate in short slices, a speed is the
+//! median over all slices, and a ratio the quotient of two medians. `cargo run --release -p leasehold-bench` writes
 //! the tables of `docs/performance.md`.
 
 mod bench;
@@ -14,10 +14,12 @@ mod plan;
 mod raw;
 mod report;
 mod table;
+mod under;
 mod worker;
 
 pub use bench::{measure, only_pairs};
 pub use plan::Plan;
-pub use report::{HandOver, Held, Pair, Report};
+pub use report::{HandOver, Held, Pair, Ratio, Report};
 pub use table::write;
+pub use under::Kind;
 pub use worker::{WORKER, work};

@@ -8,7 +8,7 @@ use leasehold_conformance::{Failure, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::figures::{jain, now, quantile};
-use crate::raw::{Token, connect};
+use crate::raw::Token;
 
 /// No wait in a line takes so long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -21,6 +21,10 @@ pub(crate) struct Slice {
     /// Who waits in this process, by number.
     pub(crate) first: usize,
     pub(crate) waiters: usize,
+    /// How many wait in all processes together.
+    pub(crate) among: usize,
+    /// The token before the first one, where the store counts tokens.
+    pub(crate) since: u64,
     /// By the clock that all processes share.
     pub(crate) begin: Duration,
     pub(crate) end: Duration,
@@ -31,7 +35,7 @@ pub(crate) struct Slice {
 pub(crate) enum By {
     /// A lock.
     Lock,
-    /// The raw limit: a token in a list.
+    /// The raw limit: a token.
     Token,
 }
 
@@ -67,22 +71,21 @@ pub(crate) async fn by_lock(locks: &Locks, slice: &Slice) -> Result<Vec<Turn>, F
 
 /// Waits in line for a token, likewise.
 pub(crate) async fn by_token(url: &str, slice: &Slice) -> Result<Vec<Turn>, Failure> {
-    let connections = try_join_all((0..slice.waiters).map(|_| connect(url))).await?;
-    let waiting = (slice.first..).zip(connections).map(|(waiter, connection)| {
+    let tokens = Token::of(url, slice).await?;
+    let waiting = (slice.first..).zip(tokens).map(|(waiter, mut hand)| {
         let slice = slice.clone();
         tokio::spawn(async move {
             sleep_until(slice.begin).await;
-            let mut list = Token::new(connection, &slice.name);
             let mut turns = Vec::new();
-            let mut token = list.pop().await?;
+            let mut token = hand.pop().await?;
             loop {
                 let from = now();
                 turns.push(Turn { token, waiter, from, until: now() });
                 if from >= slice.end {
-                    list.push(token).await?;
+                    hand.push(token).await?;
                     return Ok(turns);
                 }
-                token = list.push_and_pop(token).await?;
+                token = hand.push_and_pop(token).await?;
             }
         })
     });

@@ -1,13 +1,13 @@
-//! `leasehold-bench [FILE]`: measures for about two minutes, and writes the tables into
+//! `leasehold-bench [FILE]`: measures for about six minutes, and writes the tables into
 //! `docs/performance.md`, or the file that is named.
 //!
-//! `leasehold-bench --pairs lock|raw TASKS SECONDS`: only uncontended pairs, for a profiler.
+//! `leasehold-bench --pairs redis|etcd lock|raw TASKS SECONDS`: only uncontended pairs, for a profiler.
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use leasehold_bench::{Plan, WORKER, measure, only_pairs, work, write};
+use leasehold_bench::{Kind, Plan, WORKER, measure, only_pairs, work, write};
 use leasehold_conformance::Failure;
 
 fn main() -> ExitCode {
@@ -28,16 +28,21 @@ fn main() -> ExitCode {
 
 async fn report() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [option, by, tasks, seconds] = &*arguments
+    if let [option, kind, by, tasks, seconds] = &*arguments
         && option == "--pairs"
     {
         let length = Duration::from_secs(seconds.parse()?);
-        eprintln!("{}", only_pairs(by == "lock", tasks.parse()?, length).await?);
+        let kind = if kind == "redis" { Kind::Redis } else { Kind::Etcd };
+        eprintln!("{}", only_pairs(kind, by == "lock", tasks.parse()?, length).await?);
         return Ok(());
     }
     let documented = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/performance.md");
     let file = arguments.first().map_or(documented, String::as_str);
-    let report = measure(&Plan::full(), &std::env::current_exe()?).await?;
-    eprintln!("{report}");
-    Ok(write(&report, Path::new(file))?)
+    let mut reports = Vec::new();
+    for kind in [Kind::Redis, Kind::Etcd] {
+        let report = measure(kind, &Plan::full(), &std::env::current_exe()?).await?;
+        eprintln!("{report}");
+        reports.push(report);
+    }
+    Ok(write(&reports, Path::new(file))?)
 }

@@ -8,7 +8,7 @@ use leasehold::Locks;
 use leasehold_conformance::Failure;
 
 use crate::figures::processor;
-use crate::raw::{Raw, RawLock};
+use crate::raw::Raw;
 
 /// What one slice did.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +47,7 @@ pub(crate) async fn by_raw(
     length: Duration,
 ) -> Result<Rate, Failure> {
     slice(tasks, length, |task, until| {
-        let (raw, mut lock) = (raw.clone(), RawLock::new(task, &name(task)));
+        let (raw, mut lock) = (raw.clone(), raw.lock(task, &name(task)));
         async move {
             let mut pairs = 0;
             while Instant::now() < until {

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
+use crate::figures::median;
+use crate::under::Kind;
+
 /// What was measured.
 #[derive(Debug)]
 pub struct Report {
-    /// The server's version.
+    /// The server.
+    pub kind: Kind,
+    /// Its name and version.
     pub version: String,
     /// The part of the processors' time that went to other virtual machines.
     pub stolen: f64,
@@ -21,17 +26,42 @@ pub struct Report {
     pub held: Held,
 }
 
+/// What the raw limit and the lock did in turns.
+#[derive(Debug, Clone, Copy)]
+pub struct Ratio {
+    /// Of the limit, the median of its turns.
+    pub limit: f64,
+    /// Of the lock, likewise.
+    pub lock: f64,
+    /// The least and the most that a turn of the lock was of the limit's turn before it.
+    pub between: (f64, f64),
+}
+
+impl Ratio {
+    pub(crate) fn of(limit: &[f64], lock: &[f64]) -> Self {
+        let each = limit.iter().zip(lock).map(|(limit, lock)| lock / limit);
+        let between = each
+            .fold((f64::MAX, f64::MIN), |(least, most), ratio| (ratio.min(least), ratio.max(most)));
+        let (limit, lock) = (median(limit.iter().copied()), median(lock.iter().copied()));
+        Self { limit, lock, between }
+    }
+
+    /// The lock's of the limit's.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        self.lock / self.limit
+    }
+}
+
 /// Acquire and release of a name that nobody else wants.
 #[derive(Debug, Clone, Copy)]
 pub struct Pair {
     /// Tasks of one client, each with a name of its own.
     pub tasks: usize,
-    /// Pairs a second: raw limit, lock.
-    pub speed: (f64, f64),
-    /// Lock over limit.
-    pub ratio: f64,
-    /// The client's processor time a pair, lock over limit.
-    pub processor: f64,
+    /// Pairs a second.
+    pub speed: Ratio,
+    /// The client's processor time a pair, in seconds.
+    pub processor: Ratio,
     /// Requests to the server a pair.
     pub requests: f64,
 }
@@ -41,10 +71,8 @@ pub struct Pair {
 pub struct HandOver {
     /// Who wait, all together.
     pub waiters: usize,
-    /// Hand-overs a second: raw limit, lock.
-    pub speed: (f64, f64),
-    /// Lock over limit.
-    pub ratio: f64,
+    /// Hand-overs a second.
+    pub speed: Ratio,
     /// Requests to the server a turn of the lock.
     pub requests: f64,
     /// Jain's index over the waiters' turns: raw limit, lock.
@@ -64,6 +92,8 @@ pub struct Held {
     pub ttl: Duration,
     /// Resident memory of the client a lock.
     pub bytes: usize,
+    /// The server's, where it tells.
+    pub server_bytes: Option<usize>,
     /// One round of renewals: raw limit, lock.
     pub round: (Duration, Duration),
     /// Requests a round.

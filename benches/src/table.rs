@@ -5,7 +5,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::report::{HandOver, Report};
+use crate::report::{HandOver, Ratio, Report};
+use crate::under::Kind;
 
 const BEGIN: &str = "<!-- measured: begin -->";
 const END: &str = "<!-- measured: end -->";
@@ -15,7 +16,7 @@ const END: &str = "<!-- measured: end -->";
 /// # Errors
 ///
 /// If the file can't be read or written, or has no markers.
-pub fn write(report: &Report, file: &Path) -> io::Result<()> {
+pub fn write(reports: &[Report], file: &Path) -> io::Result<()> {
     let text = std::fs::read_to_string(file)?;
     let parts = text.split_once(BEGIN).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(END)?;
@@ -25,7 +26,8 @@ pub fn write(report: &Report, file: &Path) -> io::Result<()> {
         let why = format!("{} has no lines {BEGIN} and {END}", file.display());
         io::Error::new(io::ErrorKind::InvalidData, why)
     })?;
-    std::fs::write(file, format!("{before}{BEGIN}\n{report}{END}{after}"))
+    let tables: String = reports.iter().map(ToString::to_string).collect();
+    std::fs::write(file, format!("{before}{BEGIN}\n{tables}{END}{after}"))
 }
 
 impl fmt::Display for Report {
@@ -33,10 +35,22 @@ impl fmt::Display for Report {
         self.caption(f)?;
         self.uncontended(f)?;
         let within = "Hand-over within a process";
-        hand_over(f, within, "0.70", &self.local)?;
+        let (local, over) = match self.kind {
+            Kind::Redis => ("0.70", "0.35"),
+            Kind::Etcd => ("0.80", "0.80"),
+        };
+        hand_over(f, within, local, &self.local)?;
         let between = format!("Hand-over over {} processes", self.over);
-        hand_over(f, &between, "0.35", &self.processes)?;
+        hand_over(f, &between, over, &self.processes)?;
         self.held_locks(f)
+    }
+}
+
+/// The ratio, and between what it was from turn to turn.
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (least, most) = self.between;
+        write!(f, "{:.2} ({least:.2} to {most:.2})", self.ratio())
     }
 }
 
@@ -44,9 +58,10 @@ impl Report {
     fn caption(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cores = std::thread::available_parallelism().map_or(0, usize::from);
         let build = if cfg!(debug_assertions) { "a debug" } else { "a release" };
+        writeln!(f, "## {}\n", self.version)?;
         writeln!(
             f,
-            "Measured on {}: Redis {} over loopback, {cores} cores for server and clients together, \
+            "Measured on {}: {} over loopback, {cores} cores for server and clients together, \
              leasehold {} in {build} build; other virtual machines took {:.0} % of the cores.\n",
             today(),
             self.version,
@@ -64,12 +79,12 @@ impl Report {
         )?;
         writeln!(f, "| --- | --- | --- | --- | --- | --- | --- | --- |")?;
         for pair in &self.pairs {
-            let ((limit, lock), judged) = (pair.speed, pair.tasks > 1);
+            let (Ratio { limit, lock, .. }, judged) = (pair.speed, pair.tasks > 1);
             writeln!(
                 f,
-                "| {} | {limit:.0} | {lock:.0} | {:.2} | {} | {:.2} | {} | {:.2} |",
+                "| {} | {limit:.0} | {lock:.0} | {} | {} | {} | {} | {:.2} |",
                 pair.tasks,
-                pair.ratio,
+                pair.speed,
                 if judged { "0.90" } else { "" },
                 pair.processor,
                 if judged { "1.25" } else { "" },
@@ -86,13 +101,20 @@ impl Report {
         writeln!(f, "| | limit | leasehold | reach |")?;
         writeln!(f, "| --- | --- | --- | --- |")?;
         let (limit, lock) = (millis(held.round.0), millis(held.round.1));
-        writeln!(f, "| one round of renewals | {limit} | {lock} | 14 ms |")?;
-        let scripts = held.locks.div_ceil(256);
-        writeln!(f, "| requests a round | {scripts} | {:.0} | {scripts} |", held.requests)?;
+        // A tick of etcd is one keepalive; the figure of its time is the limit's.
+        let (round, requests) = match self.kind {
+            Kind::Redis => ("14 ms", held.locks.div_ceil(256)),
+            Kind::Etcd => ("", 1),
+        };
+        writeln!(f, "| one round of renewals | {limit} | {lock} | {round} |")?;
+        writeln!(f, "| requests a round | {requests} | {:.0} | {requests} |", held.requests)?;
         let (second, ttl) = (held.requests_per_second, held.ttl.as_secs_f64());
-        let least = scripts as f64 * 3.0 / ttl;
+        let least = requests as f64 * 3.0 / ttl;
         writeln!(f, "| requests a second (TTL {ttl} s) | | {second:.1} | {least:.1} |")?;
         writeln!(f, "| client's memory a lock | | {} bytes | 1024 bytes |", held.bytes)?;
+        if let Some(bytes) = held.server_bytes {
+            writeln!(f, "| server's memory a lock, and its watch | | {bytes} bytes | |")?;
+        }
         writeln!(
             f,
             "| another client's acquire meanwhile, p99 (alone: {}) | {} | {} | 2 ms |\n",
@@ -117,13 +139,13 @@ fn hand_over(
     )?;
     writeln!(f, "| --- | --- | --- | --- | --- | --- | --- | --- | --- |")?;
     for row in rows {
-        let ((limit, lock), (limit_fair, fair)) = (row.speed, row.fairness);
+        let (Ratio { limit, lock, .. }, (limit_fair, fair)) = (row.speed, row.fairness);
         writeln!(
             f,
-            "| {} | {limit:.0} | {lock:.0} | {:.2} | {reach} | {} | {} ({}) | {fair:.3} \
+            "| {} | {limit:.0} | {lock:.0} | {} | {reach} | {} | {} ({}) | {fair:.3} \
              ({limit_fair:.3}) | {:.2} |",
             row.waiters,
-            row.ratio,
+            row.speed,
             millis(row.gap.0),
             millis(row.gap.1),
             millis(row.limit_gap),
