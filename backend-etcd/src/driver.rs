@@ -76,6 +76,7 @@ impl Etcd {
         let first = usize::from(Owner::random().bits() as u16);
         let link = Link::new(options, first)?;
         let floor = Floor::new(keys.clone(), link.clone());
+        let mut last = None;
         let probed = loop {
             let attempt = async {
                 let probed = probe(&link).await?;
@@ -89,11 +90,13 @@ impl Etcd {
                 Ok(Ok(probed)) => break probed,
                 Ok(Err(Unfit::Refused(error))) => return Err(error),
                 Ok(Err(Unfit::Failed(failure))) => failure,
-                Err(_) => Failure::Silent(link.options().connect_timeout),
+                // Cut short: what was learnt before says more.
+                Err(_) => last.unwrap_or(Failure::Silent(link.options().connect_timeout)),
             };
             if !failure.may_pass() || tokio::time::Instant::now() + pause >= until {
                 return Err(failure.into_error(Operation::Connect, Effect::Reads));
             }
+            last = Some(failure);
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(CONNECT_PAUSE.1);
         };

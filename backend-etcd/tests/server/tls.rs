@@ -123,12 +123,12 @@ pub(crate) async fn a_wrong_guess_about_tls_is_told() -> Verdict {
     let server = Etcd::new().tls().start().await?;
     let (tls, trust) = tls(&server);
     let plain = tls.url.replace("etcds", "etcd");
-    let error = connect(&plain, "connect_timeout=300ms").await.unwrap_err();
+    let error = connect(&plain, "connect_timeout=2s").await.unwrap_err();
     // As over Redis: it ends the connection, as one does that restarts.
     ensure!(error.kind() == ErrorKind::Unreachable, "{error:?}");
     ensure!(error.to_string().contains("TLS (etcds://)"), "{error}");
     let secure = server.url().replace("etcd:", "etcds:");
-    let error = connect(&secure, &format!("{trust}&connect_timeout=300ms")).await.unwrap_err();
+    let error = connect(&secure, &format!("{trust}&connect_timeout=2s")).await.unwrap_err();
     ensure!(error.kind() == ErrorKind::Unreachable, "{error:?}");
     ensure!(error.to_string().contains("etcd:// is without TLS"), "{error}");
     Ok(())
