@@ -4,9 +4,9 @@
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use leasehold::{Guard, Lock, Locks};
-use leasehold_api::{Lease, LockName};
+use leasehold_api::{Backend, ErrorKind, Lease, LockName};
 
-use super::super::steps::{now, release, take};
+use super::super::steps::{now, take};
 use super::steps::falls_free;
 use crate::bench::Bench;
 use crate::cancel::{Polled, count_polls, drop_after};
@@ -191,7 +191,7 @@ async fn run_over(
     // A claim that was held on its way lands now, and lives for one TTL at most.
     let latest = now(&*beside).saturating_add(bench.ttls(TTLS).get());
     for lease in done.iter().filter_map(|done| done.beside.as_ref()) {
-        release(&*beside, &lease.ticket()).await?;
+        release(&*beside, lease).await?;
     }
     for Done { what, polls, name, .. } in &done {
         falls_free(bench, &*beside, name, latest).await.map_err(|failure| {
@@ -200,6 +200,17 @@ async fn run_over(
         })?;
     }
     Ok(done)
+}
+
+/// Releases it, and asks again where many clients' requests land at once and no answer comes.
+async fn release(client: &dyn Backend, lease: &Lease) -> Verdict {
+    for _ in 0..5 {
+        match client.release(&lease.ticket(), None).await {
+            Err(error) if error.kind() == ErrorKind::Indeterminate => {}
+            released => return released.map(drop).map_err(Failure::from),
+        }
+    }
+    Err(Failure::failed(format!("the release of {} is never answered", lease.name)))
 }
 
 /// First to their end, which tells how many polls each needs; then dropped after each number of
